@@ -67,6 +67,13 @@ def test_the_gains_of_parts_add_up_to_that_of_all() -> None:
         assert summed == pytest.approx(whole.total, abs=1e-9)
 
 
+def test_parts_are_the_same_however_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = known_walks(2)
+    together = slices(made, FAST)
+    monkeypatch.setattr("beforehand.score.slices.CELLS", 1_000)
+    assert slices(made, FAST) == together
+
+
 def test_a_part_known_afterwards_has_no_gain() -> None:
     """By when a market did end, whoever says more than the price "has skill" shortly before; the
     days to the close that was stated do not say whether it ends."""

@@ -36,6 +36,8 @@ from beforehand.score.table import Floats, Table, parts_of
 HORIZONS = (("under a day", 1), ("1 to 7 days", 7), ("7 to 30 days", 30), ("30 to 90 days", 90))
 PRICES = (("0 to 10 %", 0.1), ("10 to 30 %", 0.3), ("30 to 70 %", 0.7), ("70 to 90 %", 0.9))
 MOST_CATEGORIES, DRAWS = 8, 500
+CELLS = 8_000_000
+"""The gains of questions that are in memory at once."""
 OTHERS = "others"
 """The part of what is in no other one."""
 
@@ -116,13 +118,17 @@ def _gains(
     found = dict[tuple[str, int], list[PartGain]]()
 
     def estimates(of: Sequence[tuple[Division, int, str]], fresh: bool) -> list[verdict.Estimate]:
-        contests = {
-            j: positions.AgainstMarket(name, only=_In(one, k, fresh))
-            for j, (one, k, name) in enumerate(of)
-        }
-        gained = positions.gains(table, contests)
-        table.give_back()
-        return [verdict.evidence(table, one, factor) for one in gained.values()]
+        several = max(1, CELLS // max(len(table.events), 1))
+        found = list[verdict.Estimate]()
+        for begin in range(0, len(of), several):
+            contests = {
+                j: positions.AgainstMarket(name, only=_In(one, k, fresh))
+                for j, (one, k, name) in enumerate(of[begin : begin + several])
+            }
+            gained = positions.gains(table, contests).values()
+            found.extend(verdict.evidence(table, one, factor) for one in gained)
+            table.give_back()
+        return found
 
     every = [(one, k, name) for one, k in parts for name in names]
     shown = estimates(every, fresh=False)
