@@ -14,7 +14,7 @@ from zlib import compressobj
 import numpy as np
 import orjson
 
-from beforehand.score.table import Floats, Ints, Marks, Table
+from beforehand.score.table import Floats, Ints, Marks, Table, parts_of
 from beforehand.store.files import read_lines, write_lines
 
 MARKS = "marks.jsonl.gz"
@@ -48,7 +48,11 @@ def write_marks(folder: Path, table: Table) -> None:
 
 def _lines(table: Table) -> Iterator[bytes]:
     marks, scheduled = table.marks, table.scheduled
-    bounds = np.searchsorted(marks.q, np.arange(len(table.questions) + 1)).tolist()
+    counts = np.zeros(len(table.questions), dtype=np.int64)
+    for part in parts_of(len(marks.q)):
+        counts += np.bincount(marks.q[part], minlength=len(counts))
+        table.let_go()
+    bounds = [0, *np.cumsum(counts).tolist()]
     for i, name in enumerate(table.questions):
         mine = slice(bounds[i], bounds[i + 1])
         if mine.start == mine.stop and not len(scheduled):
