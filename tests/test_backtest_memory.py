@@ -365,6 +365,14 @@ class Keeps:
 FORMS = {
     "a file": ('(SHOWN / "seen.txt").read_text() if (SHOWN / "seen.txt").exists() else ""',
                'with open(SHOWN / "seen.txt", "a") as out: out.write("x")'),
+    "a file that is gone when it has been read": (
+        'SHOWN.joinpath("seen.txt").exists() and (SHOWN / "seen.txt").read_text() '
+        'and os.unlink(SHOWN / "seen.txt")',
+        'if len(list(SHOWN.glob("home*/data/runs/*"))) < 2:\n'
+        '            with open(SHOWN / "seen.txt", "a") as out: out.write("x")',
+    ),
+    "a file of its own run": ('""',
+        'name = SHOWN / f"{id(self)}.txt"; name.exists() and name.read_text(); name.write_text("x")'),
     "a log that is only written": ('""', 'with open(SHOWN / "log.txt", "a") as out: out.write("x")'),
     "weights that were there before": ('(SHOWN / "weights.txt").read_text()', "pass"),
     "a database": ('""',
@@ -389,7 +397,7 @@ def test_a_class_that_keeps_a_file_may_remember(
     command += ["--draws", "100", "--placebo", "0", "--every", "30d"]
     found = [told(capsys, *command, "--run-id", name) for name in ("one", "two")]
     rows = [next(r for r in f["leaderboard"] if r["forecaster"] == "Keeps") for f in found]
-    remembers = form in ("a file", "a database")
+    remembers = form in ("a file", "a file that is gone when it has been read", "a database")
     assert rows[0]["order"] == "asked in order"
     assert rows[1]["order"] == ("may remember" if remembers else "asked in order")
     assert any("written since" in why for why in rows[1]["reasons"]) == remembers

@@ -15,14 +15,16 @@ _WATCHED: ContextVar["FilesOpened | None"] = ContextVar("_WATCHED", default=None
 
 class FilesOpened:
     """The files that are opened, besides code, libraries, what every process reads and what lies
-    `apart`; also those that are not there, unless only those that are `read` count. The first
-    `MOST_FILES` of them are kept, in `found`. Code that means to hide can: it runs with us."""
+    `apart`; where only those count that are `read`, none that is there and only written. The first
+    `MOST_FILES` of them are kept, in `found`, with when each had been written when it was first
+    opened (seconds since 1970; None where it was not there). Code that means to hide can: it runs
+    with us."""
 
     def __init__(self, apart: Sequence[Path], read: bool = False) -> None:
         package = Path(__file__).resolve().parents[1]
         folders = [*map(str, apart), str(package), sys.prefix, sys.base_prefix, *_SYSTEM]
         self._apart = tuple(f"{os.path.abspath(path)}{os.sep}" for path in folders)
-        self._read, self.found = read, dict[str, None]()
+        self._read, self.found = read, dict[str, float | None]()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -44,24 +46,24 @@ class FilesOpened:
             return
         if not isinstance(arguments[0], (str, bytes, os.PathLike)):
             return
-        if self._read and event == "open" and not _reads(*arguments[1:3]):
-            return
+        written = self._read and event == "open" and not _reads(*arguments[1:3])
         path = os.path.abspath(os.fsdecode(arguments[0]))
         if path.endswith((".py", ".pyc", ".so")) or path.startswith(self._apart):
             return
-        if len(self.found) < MOST_FILES and not os.path.isdir(path):
-            self.found[path] = None
+        if path in self.found or len(self.found) >= MOST_FILES or os.path.isdir(path):
+            return
+        try:
+            at = os.stat(path).st_mtime
+        except OSError:
+            self.found[path] = None  # It is made here: no earlier run has written it.
+            return
+        if not written:
+            self.found[path] = at
 
     def newest(self) -> tuple[float, str] | None:
-        """When the newest of them was written (seconds since 1970), and its path; None where none
-        is there."""
-        written = list[tuple[float, str]]()
-        for path in self.found:
-            try:
-                written.append((os.stat(path).st_mtime, path))
-            except OSError:
-                continue  # It is gone.
-        return max(written, default=None)
+        """When the newest of them had been written before it was first opened (seconds since 1970),
+        and its path; None where none was there."""
+        return max(((at, path) for path, at in self.found.items() if at is not None), default=None)
 
 
 def _reads(mode: object, flags: object) -> bool:
