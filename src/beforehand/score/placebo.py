@@ -25,8 +25,8 @@ BINS, LEAST = 16, 24
 NEAR = 0.05
 """What is said at a price is drawn from this share of the forecasts, the nearest in price."""
 MOST_MOVES, MOST_PRICES, MOST_CELLS, MOST_STEPS = 200_000, 10_000, 4_000_000, 1000
-"""Of a larger table so many moves are drawn from, and so many prices are drawn again, by whole
-questions; and so many numbers are in memory at once."""
+"""Of a larger table so many moves and forecasts are drawn from, and so many prices are drawn again,
+by whole questions; and so many numbers are in memory at once."""
 _NORMAL = NormalDist()
 _PLACES, _POINTS = np.linspace(0.0005, 0.9995, 1000), np.linspace(-4.0, 4.0, 1601)
 _DEVIATES = np.array([_NORMAL.inv_cdf(x) for x in _PLACES.tolist()])
@@ -168,14 +168,15 @@ class _World:
         last = np.append(np.flatnonzero(np.diff(found.q)), len(found.q) - 1)[chosen]
         begin = found.begun[first] // gap
         lived = (found.begun[last] + found.length[last] - found.begun[first]) // gap + 1
-        apart = np.diff(table.t)[np.diff(table.q) == 0] // (on.step * gap)
+        apart = _apart(table) // (on.step * gap)
         rows = max(1, round(float(np.median(apart)))) if len(apart) else 1
         settled = questions[chosen] < len(table.questions)
         planned = np.full(len(first), np.nan)
         if len(table.scheduled):
             planned[settled] = table.scheduled[questions[chosen][settled]]
         life = np.where(np.isfinite(planned), planned * rows, 2 * lived.max())
-        order = np.flatnonzero(np.isfinite(table.market))
+        order = np.flatnonzero(table.known(table.market))
+        order = order[_drawn(len(order), seed, 5)]
         order = order[np.argsort(table.market[order], kind="stable")]
         at = table.market[order]
         said = dict[str, Floats]()
@@ -183,6 +184,7 @@ class _World:
             beyond = table.forecasts[name][order] - at
             left = np.where(beyond > 0, 1 - at, at)
             said[name] = np.where(left > 0, beyond / np.where(left > 0, left, 1.0), 0.0)
+            table.let_go()
         return cls(
             price=found.price[first],
             begin=begin - begin.min(),
@@ -285,6 +287,21 @@ class _World:
             open=None,
             disk=None,
         )
+
+
+def _apart(table: Table) -> Ints:
+    """How long after the one before it each row comes, of the rows of one question."""
+    found = list[Ints]()
+    for _, part in table.blocks():
+        found.append(np.diff(part.t)[np.diff(part.q) == 0])
+    return np.concatenate(found)
+
+
+def _drawn(n: int, seed: int, stream: int) -> np.ndarray:
+    """Which of n are drawn from: of more than `MOST_MOVES`, about so many."""
+    if n <= MOST_MOVES:
+        return np.ones(n, dtype=np.bool_)
+    return np.random.default_rng([seed, stream]).random(n) < MOST_MOVES / n
 
 
 def _pool(table: Table, seed: int) -> np.ndarray:

@@ -136,7 +136,12 @@ def parts(table: Table) -> Iterator[Part]:
 
 
 def periods(table: Table) -> Periods:
-    """The periods of a table. A step is the finest of `STEPS`, at most a day, that nine of ten gaps
+    """The periods of a table."""
+    return table.once(_periods)
+
+
+def _periods(table: Table) -> Periods:
+    """A step is the finest of `STEPS`, at most a day, that nine of ten gaps
     between successive prices of a question do not exceed; a day where there are none."""
     within, gaps, on_last, before_it = np.zeros(len(STEPS)), 0, 0, 0
     for part in parts(table):

@@ -22,7 +22,7 @@ from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ import orjson
 from beforehand.ids import number_of
 from beforehand.memory import trim
 
+T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 MARKET = "market"
@@ -259,6 +260,17 @@ class Table:
     Their `event` labels are those of this table and more."""
     disk: Disk | None = None
     """Where the columns of rows are, if not in memory."""
+
+    def once(self, made: Callable[["Table"], T]) -> T:
+        """What is made of this table, which is made when it is first asked for."""
+        found: T | None = self._made.get(made)
+        if found is None:
+            found = self._made[made] = made(self)
+        return found
+
+    @cached_property
+    def _made(self) -> dict[Callable[["Table"], Any], Any]:
+        return {}
 
     @cached_property
     def settled_at(self) -> Ints:
