@@ -124,6 +124,10 @@ def test_a_part_is_bound_by_what_binds_all() -> None:
     assert said(free.slices, "category")["b"] == "beats the market"
     bound = evaluate(made, replace(facts, undated=1), settings)
     assert "beats the market" not in said(bound.slices, "category").values()
+    bad = replace(made, forecasts={"f": 1 - made.forecasts["f"]})
+    assert "worse than the market" in said(evaluate(bad, facts, settings).slices, "price").values()
+    most_left_out = evaluate(bad, replace(facts, share_scored=0.4), settings)
+    assert {*said(most_left_out.slices, "price").values()} == {"not shown"}
     few = replace(made, forecasts={"f": np.where(made.t % 9 == 0, np.nan, made.forecasts["f"])})
     left_out = evaluate(few, facts, settings)
     row = next(row for row in left_out.rows if row.forecaster == "f")

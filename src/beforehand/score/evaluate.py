@@ -360,7 +360,8 @@ def _evaluated(
     tested = [row.forecaster for row in ranked if row.forecaster in under_test]
     compared, common = pairs(table, tested, options), _common(table, rows, settings)
     # If a bound of the card is not met, nothing can beat the market, with or without skill.
-    possible = not validity.set_failures(checks)
+    possible, parts = not validity.set_failures(checks), sliced()
+    _bind(parts, rows, checks)
     return Result(
         table=table,
         rows=rows,
@@ -368,24 +369,21 @@ def _evaluated(
         placebo=drawn() if drawn and possible else None,
         pairs=compared,
         common=common,
-        slices=with_money(_allowed(sliced(), rows, possible), table, rows, ended),
+        slices=with_money(parts, table, rows, ended),
         settings=_stated(table, settings, bool(drawn and possible), rows),
     )
 
 
-def _allowed(found: list[SliceWire], rows: Sequence[Row], possible: bool) -> list[SliceWire]:
-    """The parts, in none of which a forecaster beats the market that may not do so on any rows."""
-    may = {
-        row.forecaster
-        for row in rows
-        if possible
-        and row.answered >= MIN_ANSWERED
-        and (row.kept is None or row.kept.because is None)
-    }
-    for one in (one for part in found for one in part["gains"]):
-        if one["verdict"] == "beats the market" and one["forecaster"] not in may:
-            one["verdict"] = "not shown"
-    return found
+def _bind(parts: list[SliceWire], rows: Sequence[Row], checks: list[validity.Check]) -> None:
+    """Bind what is said of parts of the rows as what is said of all: in none of them a forecaster
+    beats the market that may not do so on any rows."""
+    failed, of = validity.set_failures(checks), {row.forecaster: row for row in rows}
+    for one in (one for part in parts for one in part["gains"]):
+        row = of[one["forecaster"]]
+        because = None if row.kept is None else row.kept.because
+        if row.answered < MIN_ANSWERED:
+            because = f"it answered {100 * row.answered:.0f} % of the forecasts asked for"
+        one["verdict"], _ = validity.bound(one["verdict"], [], failed, because)
 
 
 def _stated(table: Table, settings: Settings, drawn: bool, rows: Sequence[Row]) -> str:

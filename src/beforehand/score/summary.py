@@ -18,7 +18,7 @@ from beforehand.score.bets import LAST, Profit
 from beforehand.score.leaks.report import LeaksWire
 from beforehand.score.metrics import ADDED, Reliability
 from beforehand.score.prices import MINUTE
-from beforehand.score.scoreboard import Row
+from beforehand.score.scoreboard import Row, Verdict
 from beforehand.score.skill import MARKET, Skill
 from beforehand.score.table import Table
 from beforehand.score.validity import Check
@@ -287,7 +287,7 @@ class PartGain(GainWire):
     its bounds widened for the number of parts, and what may be said of it."""
 
     forecaster: str
-    verdict: str
+    verdict: Verdict
 
 
 class SliceWire(PartWire):

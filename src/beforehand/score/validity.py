@@ -8,7 +8,7 @@ import numpy as np
 
 from beforehand.clock import iso_us
 from beforehand.score.report.words import OWN, shortfall
-from beforehand.score.scoreboard import LED, Kept, Row
+from beforehand.score.scoreboard import LED, Kept, Row, Verdict
 from beforehand.score.skill import MARKET, MIN_ANSWERED
 from beforehand.score.table import STALE_DAYS, Floats, Table, parts_of
 from beforehand.score.verdict import LEAST_PERIODS, MOST_UNSETTLED, Estimate
@@ -231,30 +231,36 @@ def _after_training(facts: SetFacts) -> Iterator[Check]:
 
 
 def apply_card(rows: list[Row], checks: list[Check]) -> None:
-    """Any failed bound of the set turns "beats the market" into "not shown", in the rows
-    themselves; where most rows of a file were left out, every verdict. (A row's own events and
-    effective n are part of its verdict already.)"""
+    """Bind the verdicts of rows, in the rows themselves, by the bounds of the set. (A row's own
+    events and effective n are part of its verdict already.)"""
     failed = set_failures(checks)
-    refused = [c.sentence for c in failed if c.field == SCORED]
     for row in rows:
-        if refused and row.verdict not in ("is the market", "not ranked"):
-            row.verdict, row.reasons = "not shown", refused
-        if row.verdict == "beats the market" and failed:
-            row.verdict = "not shown"
-            row.reasons = [c.sentence for c in failed]
+        row.verdict, row.reasons = bound(row.verdict, row.reasons, failed)
 
 
 def apply_kept(rows: list[Row], kept: Mapping[str, Kept]) -> None:
-    """Store in each row how its forecaster was kept from the future. A forecaster that may remember
-    it never gets the verdict "beats the market"."""
+    """Store in each row how its forecaster was kept from the future, and bind its verdict by it."""
     for row in rows:
         default = MARKET_KEPT if row.forecaster == MARKET else STATED
         row.kept = kept.get(row.forecaster, default)
         because = row.kept.because
-        if because is not None and row.verdict == "beats the market":
-            row.verdict, row.reasons = "not shown", [because]
-        elif because is not None and row.verdict == "not shown":
+        if because is not None and row.verdict == "not shown":
             row.reasons = [because, *row.reasons]
+        row.verdict, row.reasons = bound(row.verdict, row.reasons, because=because)
+
+
+def bound(
+    said: Verdict, reasons: list[str], failed: Sequence[Check] = (), because: str | None = None
+) -> tuple[Verdict, list[str]]:
+    """What is left of a verdict, and the reasons. Any failed bound of the set, or that a forecaster
+    may not (`because`), turns "beats the market" into "not shown"; where most rows of a file were
+    left out, every verdict."""
+    refused = [c.sentence for c in failed if c.field == SCORED]
+    if refused and said not in ("is the market", "not ranked"):
+        return "not shown", refused
+    if said == "beats the market" and (failed or because is not None):
+        return "not shown", [c.sentence for c in failed] or [str(because)]
+    return said, reasons
 
 
 def set_failures(checks: list[Check]) -> list[Check]:
