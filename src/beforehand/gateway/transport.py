@@ -13,9 +13,11 @@ import base64
 import ipaddress
 import re
 import socket
+import ssl
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import cache
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -33,6 +35,12 @@ REACH_S = 10.0
 HOPS = 5
 MAX_BODY, MAX_FILE = 64 * 2**20, 512 * 2**20
 EXAMPLE = "http://127.0.0.1:8765"
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """Whom a connection trusts: read once, as that takes longer than most calls."""
+    return httpx2.create_ssl_context()
 
 
 def reach(address: str, what: str) -> None:
@@ -70,6 +78,7 @@ class HttpTransport:
         self._client = httpx2.AsyncClient(
             follow_redirects=False,
             trust_env=True,
+            verify=trust(),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
         )
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -299,7 +308,8 @@ class ServerConnection:
                 raise InputError("a token is one word, as `beforehand token issue` prints it")
             headers["Authorization"] = f"Bearer {token}"
         self.url, self._timeout = url.rstrip("/"), timeout
-        self._client = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout)
+        client = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout, verify=trust())
+        self._client = client
 
     def ask(
         self,

@@ -34,6 +34,7 @@ from pydantic_ai.settings import ModelSettings
 
 from beforehand.config import Home, Workspace
 from beforehand.errors import BadAnswer, NotConfigured
+from beforehand.gateway.transport import trust
 from beforehand.llm.names import LOCAL, SCRIPTED, ModelSpec, need_key
 from beforehand.llm.prompt import Prompt
 from beforehand.meter import Meter
@@ -388,7 +389,7 @@ def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
             api_key=key,
             max_retries=0,
             timeout=timeout,
-            http_client=Once(follow_redirects=False, timeout=timeout),
+            http_client=Once(follow_redirects=False, timeout=timeout, verify=trust()),
         )
         return AnthropicModel(spec.name, provider=AnthropicProvider(anthropic_client=caller))
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -401,6 +402,8 @@ def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
         max_retries=0,
         timeout=timeout,
         # A redirect would post the whole context to somebody else.
-        http_client=DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
+        http_client=DefaultAsyncHttpxClient(
+            follow_redirects=False, timeout=timeout, verify=trust()
+        ),
     )
     return OpenAIChatModel(spec.name, provider=OpenAIProvider(openai_client=client))

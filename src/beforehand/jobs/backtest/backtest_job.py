@@ -498,7 +498,8 @@ class BacktestJob:
         write_marks(path, table)
         # A question outside the grid reveals that the end is near: such markets are scored apart.
         short = said.apart(questions(), apart) if apart else None
-        give_back()
+        if self.archive.by_market:
+            give_back()
         leaks, written = self._leaks(audit, said)
         everyone, collected = self.forecasters.values(), outputs["collect"]
         kept = self._kept(collected, table, context)

@@ -384,9 +384,10 @@ class Walker:
 
     def _joined(self, form: Form, outputs: Mapping[str, Any], context: StepContext) -> list[str]:
         """Write the columns of a large run; returns the names of the files."""
-        if self._world.archive.by_market:
+        large = self._world.archive.by_market
+        if large:
             self._world.forget()  # What was read of single markets is not needed any more.
-        give_back()
+            give_back()
         joined = Joined(self._folder.path, self._configs, form)
         for task, output in outputs.items():
             if output.get("columns"):
@@ -396,7 +397,8 @@ class Walker:
                 joined.add_rows(*(part.splitlines() for part in parts))
         written = joined.write(self._folder.run_id, self._method)
         del joined
-        give_back()
+        if large:
+            give_back()
         return written
 
     def _row(self, interval: Interval, answers: ByForecaster) -> IntervalRow:
