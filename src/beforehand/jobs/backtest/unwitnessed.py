@@ -10,6 +10,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from math import log
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Unwitnessed:
         self._index = index
         self._lock = threading.Lock()
         self._vectors: dict[str, Vector] = {}
+        self._texts: dict[int, tuple[str, list[str]]] = {}
         self._found: dict[tuple[str, str, int], Flag | None] = {}
 
     def __call__(self, context: Context, snippet: Snippet) -> Flag | None:
@@ -81,28 +83,39 @@ class Unwitnessed:
         index = self._index()
         first = index.count_until(parse_us(snippet.timestamp) - AROUND - 1)
         last = index.count_until(until)
-        mine = set(words(snippet.text[:LONGEST]))
+        weights = dict[str, float]()
 
-        def rarity(word: str) -> float:
-            known = int(np.searchsorted(index.places(word), last))
-            return float(np.log(1 + (1 + last) / (1 + known)))
+        def weight(word: str) -> float:
+            """The square of how rare a word is."""
+            if word not in weights:
+                known = int(index.places(word).searchsorted(last))
+                weights[word] = log(1 + (1 + last) / (1 + known)) ** 2
+            return weights[word]
 
+        mine = sorted(set(words(snippet.text[:LONGEST])))
         shared = defaultdict[int, float](float)
         for word in mine:
-            places, weight = index.places(word), rarity(word) ** 2
-            a, b = np.searchsorted(places, [first, last])
+            places = index.places(word)
+            a, b = places.searchsorted([first, last]).tolist()
             for place in places[a:b].tolist():
-                shared[place] += weight
-        length = sum(rarity(word) ** 2 for word in mine) ** 0.5
+                shared[place] += weight(word)
+        length = sum(map(weight, mine)) ** 0.5
         found = list[tuple[float, str]]()
         for place in sorted(shared, key=lambda place: -shared[place])[: 2 * CANDIDATES]:
-            row = index.rows[place]
-            if row.id == snippet.id:
+            if index.rows[place].id == snippet.id:
                 continue
-            text = (f"{row.title}. {row.text}" if row.text else row.title)[:LONGEST]
-            other = sum(rarity(word) ** 2 for word in set(words(text))) ** 0.5
+            text, said = self._said(index, place)
+            other = sum(map(weight, said)) ** 0.5
             found.append((min(shared[place] / max(length * other, 1e-9), 1.0), text))
         return sorted(found, reverse=True)[:CANDIDATES]
+
+    def _said(self, index: SearchIndex, place: int) -> tuple[str, list[str]]:
+        """The beginning of a document, and its words."""
+        if place not in self._texts:
+            row = index.rows[place]
+            text = (f"{row.title}. {row.text}" if row.text else row.title)[:LONGEST]
+            self._texts[place] = text, sorted(set(words(text)))
+        return self._texts[place]
 
     def _vector(self, model: Any, text: str) -> Vector:
         if text not in self._vectors:
