@@ -112,6 +112,12 @@ def sim() -> Path:
 
 
 @pytest.fixture(scope="session")
+def wide() -> Path:
+    """A larger one: it has every kind of ending, and enough of them to tell skill."""
+    return simulated_archive(24)
+
+
+@pytest.fixture(scope="session")
 def sim_archive(sim: Path) -> Archive:
     """The opened simulated world."""
     return Archive(sim)

@@ -61,19 +61,19 @@ def prepared(name: str, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def simulated_archive() -> Path:
-    """A small simulated world."""
+def simulated_archive(dates: int = 14) -> Path:
+    """A small simulated world, in which markets end on so many dates."""
 
     def make(folder: Path) -> None:
         ArchiveWriter(folder / "archive").add(
-            records(SimConfig(seed=3, dates=24)),
+            records(SimConfig(seed=3, dates=dates)),
             importer="simulate",
             source="test",
             source_digest="test",
             recorded_at=parse_instant("2026-11-01T00:00:00Z"),
         )
 
-    return prepared("sim", make) / "archive"
+    return prepared(f"sim{dates}", make) / "archive"
 
 
 def real_archive(data: Path) -> Path:

@@ -51,7 +51,7 @@ def test_nothing_that_it_sees_or_cites_is_later(agent: PurpleAgent, sim: Path) -
     """Of every question of the world; and asked of the whole world it would say otherwise (so
     there was something to see)."""
     asked, moved, cited = contexts(sim), 0, 0
-    assert len(asked) > 100
+    assert len(asked) > 50
     whole = Gateway(RecordedWorld(Archive(sim))).full_view()
     for context in asked:
         made = agent.decide(context, CallCounter())
@@ -87,9 +87,9 @@ def test_every_citation_holds_in_the_audit(sim: Path, home: Path, capsys: Out) -
     assert (row["isolation"], row["order"]) == ("by construction", "memoryless")
 
 
-def test_the_record_is_the_documented_one(sim: Path, home: Path, capsys: Out) -> None:
+def test_the_record_is_the_documented_one(wide: Path, home: Path, capsys: Out) -> None:
     """A whole record, against the file that was read and agreed with the document's tables."""
-    args = ("--archive", str(sim), "--forecasters", "agent:purple", *FEW, "--run-id", "round")
+    args = ("--archive", str(wide), "--forecasters", "agent:purple", *FEW, "--run-id", "round")
     told(capsys, "bench", "run", *args)
     lines = (home / "data" / "runs" / "round" / "predictions.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines if "agent:purple" in line]

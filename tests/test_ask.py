@@ -98,11 +98,11 @@ def test_an_answer_with_citations(sim: Path, home: Path, capsys: Out) -> None:
     ]  # fmt: skip
 
 
-def test_reports_are_those_of_the_topic(sim: Path, home: Path, capsys: Out) -> None:
-    found = asked(capsys, sim, "What is reported about the Jorvia museum index?", "--as-of", T)
+def test_reports_are_those_of_the_topic(wide: Path, home: Path, capsys: Out) -> None:
+    found = asked(capsys, wide, "What is reported about the Jorvia museum index?", "--as-of", T)
     reports = [one for one in found["citations"] if one["kind"] == "document"]
     assert reports
-    view = bh.open_world(sim).at(T)
+    view = bh.open_world(wide).at(T)
     for one in reports:
         title = view.document(one["id"]).title
         assert "Jorvia museum index" in title

@@ -2,12 +2,14 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from beforehand.cli.app import run as cli
 from beforehand.clock import Clock, FrozenClock, from_us, iso, parse_instant
 from beforehand.config import Home, Workspace
 from beforehand.engine.runs import Finished, start
@@ -44,8 +46,8 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def finished(sim: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
-    return run(sim, tmp_path_factory.mktemp("home"))
+def finished(wide: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    return run(wide, tmp_path_factory.mktemp("home"))
 
 
 def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
@@ -292,10 +294,8 @@ def test_explicit_experiments_and_their_refusals(
         run(sim, tmp_path / "ok", configs=[good], run_id="again")
 
 
-def test_several_experiments_keep_their_own_settings(
-    sim: Path, sim_archive: Archive, tmp_path: Path
-) -> None:
-    world = RecordedWorld(sim_archive)
+def test_several_experiments_keep_their_own_settings(wide: Path, tmp_path: Path) -> None:
+    world = RecordedWorld(Archive(wide))
     made = []
     for record in [r for r in Gateway(world).full_view().resolutions() if r.payout is not None][:2]:
         first = from_us(world.series(record.market_id).known_at[0])
@@ -312,7 +312,7 @@ def test_several_experiments_keep_their_own_settings(
     made[1] = made[1].model_copy(
         update={"models": ["baseline:always:0.50"], "search_config": SearchConfig(max_results=0)}
     )
-    path = run(sim, tmp_path, configs=made).folder.path
+    path = run(wide, tmp_path, configs=made).folder.path
     intervals = rows(path / "intervals.jsonl")
     said = {(r["market_id"], d["model_id"]) for r in intervals for d in r["decisions"]}
     assert said == {
@@ -327,7 +327,7 @@ def test_several_experiments_keep_their_own_settings(
     }
     assert shown[made[1].market_id] == 0 < shown[made[0].market_id]
     with pytest.raises(InputError, match="by two experiments"):
-        run(sim, tmp_path / "no", configs=[made[0], made[0]])
+        run(wide, tmp_path / "no", configs=[made[0], made[0]])
 
 
 def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
@@ -400,3 +400,10 @@ def test_the_report_needs_nothing_from_outside(finished) -> None:  # type: ignor
     assert (finished.folder.path / "leaderboard.csv").read_text().count("\n") == 1 + len(
         finished.summary["leaderboard"]
     )
+
+
+def test_a_run_has_a_bound(wide: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert cli(["backtest", "run", "--archive", str(wide), "--every", "1m"]) == 2
+    assert "at most 5,000,000" in capsys.readouterr().err
+    assert time.monotonic() - began < 30

@@ -200,9 +200,9 @@ def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> N
         predict(Archive(sim), path, "market", out, "y")
 
 
-def test_what_a_predictions_file_may_not_do(sim: Path, tmp_path: Path) -> None:
+def test_what_a_predictions_file_may_not_do(wide: Path, tmp_path: Path) -> None:
     """No time, a forged market, a forecast after the resolution: counted, and no win."""
-    archive = Archive(sim)
+    archive = Archive(wide)
     benchmark.ingest(archive, timedelta(days=7)).write(tmp_path)
     events = rows(tmp_path / "events.jsonl")
     endings = {

@@ -21,9 +21,9 @@ LAST = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def place(sim: Path, home: Path, tmp_path: Path) -> Path:
+def place(wide: Path, home: Path, tmp_path: Path) -> Path:
     """A folder whose events.jsonl has every market of the simulated world."""
-    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    view = Gateway(RecordedWorld(Archive(wide))).full_view()
     lines = [
         {"id": m.id, "question": m.question or m.id, "resolution_date": iso(LAST)}
         for m in view.markets()
@@ -44,12 +44,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_every_state_is_counted(place: Path, sim: Path, capsys: Out) -> None:
+def test_every_state_is_counted(place: Path, wide: Path, capsys: Out) -> None:
     """Resolved, partial, void, disputed, still open, and unknown: each event in one of them."""
     with (place / "events.jsonl").open("a") as file:
         file.write('\n{"id": "SIMEX:nothing", "question": "?"}')
-    found = resolved(place, sim, capsys)
-    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    found = resolved(place, wide, capsys)
+    view = Gateway(RecordedWorld(Archive(wide))).full_view()
     endings = {r.market_id: r for r in view.resolutions()}
     paid = {name: r.payout for name, r in endings.items() if r.payout is not None}
     assert found["events"] == len(view.markets()) + 1
@@ -63,11 +63,11 @@ def test_every_state_is_counted(place: Path, sim: Path, capsys: Out) -> None:
 
 
 def test_resolving_again_changes_nothing_and_a_correction_is_history(
-    place: Path, sim: Path, capsys: Out
+    place: Path, wide: Path, capsys: Out
 ) -> None:
-    first = resolved(place, sim, capsys)
+    first = resolved(place, wide, capsys)
     kept = (place / "out.jsonl").read_bytes()
-    again = resolved(place, sim, capsys)
+    again = resolved(place, wide, capsys)
     assert len(first["changed"]) == first["states"]["resolved"]
     assert again["changed"] == []
     assert (place / "out.jsonl").read_bytes() == kept
@@ -75,7 +75,7 @@ def test_resolving_again_changes_nothing_and_a_correction_is_history(
     whole = next(one for one in wrong if "payout" not in one)
     whole["outcome"] = 1 - whole["outcome"]
     (place / "out.jsonl").write_text("\n".join(map(json.dumps, wrong)) + "\n")
-    mended = resolved(place, sim, capsys)
+    mended = resolved(place, wide, capsys)
     (change,) = mended["changed"]
     assert change["id"] == whole["id"]
     assert change["before"]["outcome"] != change["now"]["outcome"]
@@ -84,8 +84,10 @@ def test_resolving_again_changes_nothing_and_a_correction_is_history(
     assert history[-1] == change
 
 
-def test_two_sources_that_disagree_are_both_named(place: Path, sim: Path, capsys: Out) -> None:
-    done = {one["id"]: one for one in (resolved(place, sim, capsys), lines(place / "out.jsonl"))[1]}
+def test_two_sources_that_disagree_are_both_named(place: Path, wide: Path, capsys: Out) -> None:
+    done = {
+        one["id"]: one for one in (resolved(place, wide, capsys), lines(place / "out.jsonl"))[1]
+    }
     one = next(r for r in done.values() if "payout" not in r)
     manual = place / "manual.jsonl"
     said = {
@@ -95,21 +97,21 @@ def test_two_sources_that_disagree_are_both_named(place: Path, sim: Path, capsys
         "reason": "I was there",
     }
     manual.write_text(json.dumps(said))
-    found = resolved(place, sim, capsys, "--manual", str(manual), code=3)
+    found = resolved(place, wide, capsys, "--manual", str(manual), code=3)
     assert [s["source"] for s in found["conflicts"][one["id"]]] == ["SIMEX", "by hand: Ada"]
     assert one["id"] not in {r["id"] for r in lines(place / "out.jsonl")}
     manual.write_text(json.dumps({**said, "outcome": one["outcome"]}))
-    agreed = resolved(place, sim, capsys, "--manual", str(manual))
+    agreed = resolved(place, wide, capsys, "--manual", str(manual))
     assert one["id"] in {r["id"] for r in lines(place / "out.jsonl")}
     assert agreed["conflicts"] == {}
 
 
-def test_a_person_resolves_what_no_source_does(place: Path, sim: Path, capsys: Out) -> None:
+def test_a_person_resolves_what_no_source_does(place: Path, wide: Path, capsys: Out) -> None:
     with (place / "events.jsonl").open("a") as file:
         file.write('\n{"id": "mine", "question": "Did it?"}')
     manual = place / "manual.jsonl"
     manual.write_text('{"id": "mine", "outcome": 1, "author": "Ada", "reason": "seen"}')
-    resolved(place, sim, capsys, "--manual", str(manual))
+    resolved(place, wide, capsys, "--manual", str(manual))
     (record,) = (r for r in lines(place / "out.jsonl") if r["id"] == "mine")
     assert record["verified_source"] == "Ada: seen"
     for text, why in (
@@ -118,18 +120,18 @@ def test_a_person_resolves_what_no_source_does(place: Path, sim: Path, capsys: O
     ):
         manual.write_text(text)
         files = ["--events", str(place / "events.jsonl"), "--out", str(place / "out.jsonl")]
-        order = ["bench", "resolve", *files, "--archive", str(sim), "--manual", str(manual)]
+        order = ["bench", "resolve", *files, "--archive", str(wide), "--manual", str(manual)]
         assert cli(order) == 2
         said = capsys.readouterr().err
         assert "manual.jsonl:1" in said
         assert why in said
     manual.write_text('{"id": "nobody", "outcome": 1, "author": "Ada", "reason": "x"}')
-    found = resolved(place, sim, capsys, "--manual", str(manual), code=3)
+    found = resolved(place, wide, capsys, "--manual", str(manual), code=3)
     assert "no event has this id" in found["problems"][0]
 
 
-def test_a_fact_settles_by_its_first_filing(place: Path, sim: Path, capsys: Out) -> None:
-    world = RecordedWorld(Archive(sim))
+def test_a_fact_settles_by_its_first_filing(place: Path, wide: Path, capsys: Out) -> None:
+    world = RecordedWorld(Archive(wide))
     rows = [r for r in world.observations("edgar", "fact", None, 2**62) if not r.snapshot]
     fact = rows[0]
     value, rule = fact.data["value"], {"kind": "xbrl_fact", "cik": fact.subject}
@@ -146,7 +148,7 @@ def test_a_fact_settles_by_its_first_filing(place: Path, sim: Path, capsys: Out)
         },
     ]
     (place / "events.jsonl").write_text("\n".join(map(json.dumps, events)))
-    found = resolved(place, sim, capsys)
+    found = resolved(place, wide, capsys)
     assert found["states"] == {"resolved": 4, "open": 1}
     made = {r["id"]: r for r in lines(place / "out.jsonl")}
     assert {name: r["outcome"] for name, r in made.items()} == {
@@ -164,11 +166,11 @@ def test_a_fact_settles_by_its_first_filing(place: Path, sim: Path, capsys: Out)
             json.dumps({"id": "x", "question": "?", "resolves_by": bad})
         )
         files = ["--events", str(place / "events.jsonl"), "--out", str(place / "out.jsonl")]
-        assert cli(["bench", "resolve", *files, "--archive", str(sim)]) == 2
+        assert cli(["bench", "resolve", *files, "--archive", str(wide)]) == 2
         assert why in capsys.readouterr().err
 
 
-def test_a_price_settles_once_its_time_has_passed(place: Path, sim: Path, capsys: Out) -> None:
+def test_a_price_settles_once_its_time_has_passed(place: Path, wide: Path, capsys: Out) -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     rule = {"kind": "price", "id": "BTC", "at": iso(at), "above": 65_000}
     (place / "events.jsonl").write_text(
@@ -179,7 +181,7 @@ def test_a_price_settles_once_its_time_has_passed(place: Path, sim: Path, capsys
     def state(*rows: tuple[timedelta, float]) -> dict[str, Any]:
         body = [f"BTC,{iso(at + since)},{price}" for since, price in rows]
         csv_file.write_text("\n".join(["id,time,price", *body]))
-        return resolved(place, sim, capsys, "--prices", str(csv_file))["states"]
+        return resolved(place, wide, capsys, "--prices", str(csv_file))["states"]
 
     hour = timedelta(hours=1)
     assert state((-hour, 70_000.0)) == {"open": 1}, "more of before may still come"
@@ -189,12 +191,12 @@ def test_a_price_settles_once_its_time_has_passed(place: Path, sim: Path, capsys
     assert state((-30 * hour, 70_000.0), (hour, 60_000.0)) == {"open": 1}, "older than a day"
     csv_file.write_text("id,time,price\nBTC,soon,1")
     files = ["--events", str(place / "events.jsonl"), "--out", str(place / "out.jsonl")]
-    assert cli(["bench", "resolve", *files, "--archive", str(sim), "--prices", str(csv_file)]) == 2
+    assert cli(["bench", "resolve", *files, "--archive", str(wide), "--prices", str(csv_file)]) == 2
     assert "prices.csv:2" in capsys.readouterr().err
 
 
 def test_endings_come_from_the_venues_and_are_stored(
-    sim_archive: Archive, sim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+    sim_archive: Archive, wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
     """Events on markets that are fetched from Polymarket on loopback: recorded, and the same again
     from the archive without a request."""

@@ -30,25 +30,25 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def middle(sim: Path) -> str:
+def middle(wide: Path) -> str:
     """An instant at which some markets of the world have ended, and others are open."""
-    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    view = Gateway(RecordedWorld(Archive(wide))).full_view()
     ends = sorted(r.known_at for r in view.resolutions())
     return iso(ends[len(ends) // 2] - timedelta(hours=1))
 
 
-def ingested(out: Path, sim: Path, capsys: Out, *more: str, code: int = 0) -> dict[str, Any]:
+def ingested(out: Path, wide: Path, capsys: Out, *more: str, code: int = 0) -> dict[str, Any]:
     return told(
-        capsys, "bench", "ingest", "--archive", str(sim), "--out", str(out), *more, code=code
+        capsys, "bench", "ingest", "--archive", str(wide), "--out", str(out), *more, code=code
     )
 
 
 def test_every_open_market_is_an_event_or_has_its_reason(
-    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+    wide: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
 ) -> None:
     with time_machine.travel(parse_instant(middle), tick=False):
-        found = ingested(tmp_path / "r", sim, capsys, "--open")
-    view = Gateway(RecordedWorld(Archive(sim))).at(parse_instant(middle))
+        found = ingested(tmp_path / "r", wide, capsys, "--open")
+    view = Gateway(RecordedWorld(Archive(wide))).at(parse_instant(middle))
     events, left = lines(tmp_path / "r" / "events.jsonl"), lines(tmp_path / "r" / "left_out.jsonl")
     assert {e["id"] for e in events} | {one["id"] for one in left} == {m.id for m in view.markets()}
     assert not {e["id"] for e in events} & {one["id"] for one in left}
@@ -62,19 +62,21 @@ def test_every_open_market_is_an_event_or_has_its_reason(
     assert frozen == found["round"]
     assert frozen["digest"] == digest((tmp_path / "r" / "events.jsonl").read_bytes())
     assert frozen["left_out"] == Counter(one["reason"] for one in left)
-    order = ["bench", "ingest", "--archive", str(sim), "--out", str(tmp_path / "r"), "--open"]
+    order = ["bench", "ingest", "--archive", str(wide), "--out", str(tmp_path / "r"), "--open"]
     assert cli(order) == 2
     assert "was frozen at" in capsys.readouterr().err
 
 
 def test_filters_and_limits_have_reasons(
-    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+    wide: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
 ) -> None:
     with time_machine.travel(parse_instant(middle), tick=False):
-        whole = ingested(tmp_path / "all", sim, capsys, "--open")["counts"]["events"]
+        whole = ingested(tmp_path / "all", wide, capsys, "--open")["counts"]["events"]
         bounds = ["--min-price", "0.2", "--max-price", "0.8", "--max-days", "60", "--limit", "4"]
-        few = ingested(tmp_path / "few", sim, capsys, "--open", *bounds)
-        rest = ingested(tmp_path / "rest", sim, capsys, "--open", "--not-in", str(tmp_path / "few"))
+        few = ingested(tmp_path / "few", wide, capsys, "--open", *bounds)
+        rest = ingested(
+            tmp_path / "rest", wide, capsys, "--open", "--not-in", str(tmp_path / "few")
+        )
     events = lines(tmp_path / "few" / "events.jsonl")
     assert len(events) == few["counts"]["events"] == 4
     assert all(0.2 <= e["baseline_probability"] <= 0.8 for e in events)
@@ -94,16 +96,16 @@ def test_filters_and_limits_have_reasons(
         (["--venue", "NOWHERE"], "another venue"),
         (["--min-volume", "1e15"], "too little volume"),
     ):
-        order = ["bench", "ingest", "--archive", str(sim), "--out", str(tmp_path / "x"), *wrong]
+        order = ["bench", "ingest", "--archive", str(wide), "--out", str(tmp_path / "x"), *wrong]
         assert cli(order) == 2
         assert why in capsys.readouterr().err
 
 
 def test_settled_markets_are_filtered_alike(
-    sim: Path, home: Path, tmp_path: Path, capsys: Out
+    wide: Path, home: Path, tmp_path: Path, capsys: Out
 ) -> None:
-    whole = ingested(tmp_path / "all", sim, capsys)["counts"]
-    few = ingested(tmp_path / "few", sim, capsys, "--limit", "10", "--min-price", "0.3")["counts"]
+    whole = ingested(tmp_path / "all", wide, capsys)["counts"]
+    few = ingested(tmp_path / "few", wide, capsys, "--limit", "10", "--min-price", "0.3")["counts"]
     assert few["events"] == 10
     assert (
         whole["events"]
@@ -113,7 +115,7 @@ def test_settled_markets_are_filtered_alike(
 
 
 def test_a_round_is_answered_sealed_resolved_and_scored(
-    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+    wide: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
 ) -> None:
     """The sealed twin of a backtest: open events, forecasts sealed then, endings that come later.
     Nothing of the archive after the round is seen by a forecaster, and only what was sealed
@@ -121,8 +123,8 @@ def test_a_round_is_answered_sealed_resolved_and_scored(
     folder, log = tmp_path / "r", tmp_path / "sealed.jsonl"
     made, now = folder / "made.jsonl", parse_instant(middle)
     with time_machine.travel(now, tick=False):
-        ingested(folder, sim, capsys, "--open")
-        asked = ["--forecasters", "market,drift,extremised", "--archive", str(sim)]
+        ingested(folder, wide, capsys, "--open")
+        asked = ["--forecasters", "market,drift,extremised", "--archive", str(wide)]
         told(
             capsys,
             "bench",
@@ -140,7 +142,7 @@ def test_a_round_is_answered_sealed_resolved_and_scored(
     assert sealed["sealed"] == 3 * len(events)
     ends = folder / "resolutions.jsonl"
     resolve = ["bench", "resolve", "--events", str(folder / "events.jsonl"), "--out", str(ends)]
-    done = told(capsys, *resolve, "--archive", str(sim))
+    done = told(capsys, *resolve, "--archive", str(wide))
     assert done["states"]["resolved"] > 5
     score = [
         "bench",
@@ -150,14 +152,14 @@ def test_a_round_is_answered_sealed_resolved_and_scored(
         "--resolutions",
         str(ends),
     ]
-    score += ["--predictions", str(made), "--sealed", str(log), "--archive", str(sim)]
+    score += ["--predictions", str(made), "--sealed", str(log), "--archive", str(wide)]
     found = told(capsys, *score, "--placebo", "0", "--draws", "200", code=3)
     board = {row["forecaster"]: row for row in found["leaderboard"]}
     assert board["drift"]["isolation"] == "by construction (sealed beforehand)"
     assert 5 < board["drift"]["n"] <= done["states"]["resolved"]
     reasons = {one["reason"] for one in found["unscored"]}
     assert reasons <= {"the event is not resolved, or void", TOO_LATE, MARKET_LOOKED_UP}
-    view = Gateway(RecordedWorld(Archive(sim))).at(now + timedelta(hours=50))
+    view = Gateway(RecordedWorld(Archive(wide))).at(now + timedelta(hours=50))
     ended = {one["id"]: one["resolved_at"] for one in lines(ends)}
     kept = [name for name, at in ended.items() if parse_instant(at) > view.t]
     said = {
@@ -225,14 +227,14 @@ def stored(folder: Path, *records: Market) -> Path:
 
 
 def test_what_is_sealed_is_a_try_and_what_is_left_out_unanswered(
-    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+    wide: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
 ) -> None:
     """Of many that were sealed, one is handed in, without the events that it lost; and the price's
     age is the archive's, whatever the snapshot beside the events says."""
     folder, log = tmp_path / "r", tmp_path / "sealed.jsonl"
     now = parse_instant(middle)
     with time_machine.travel(now, tick=False):
-        ingested(folder, sim, capsys, "--open")
+        ingested(folder, wide, capsys, "--open")
     events = lines(folder / "events.jsonl")
     rng, made = Random(1), dict[str, Path]()
     for k in range(12):
@@ -251,14 +253,14 @@ def test_what_is_sealed_is_a_try_and_what_is_left_out_unanswered(
             told(capsys, "bench", "seal", "--predictions", str(made[name]), "--log", str(log))
     ends = folder / "resolutions.jsonl"
     resolve = ["bench", "resolve", "--events", str(folder / "events.jsonl"), "--out", str(ends)]
-    told(capsys, *resolve, "--archive", str(sim))
+    told(capsys, *resolve, "--archive", str(wide))
     old = [{**row, "price_age": 31 * 86400.0} for row in lines(folder / "events_snapshots.jsonl")]
     (folder / "events_snapshots.jsonl").write_text("".join(json.dumps(row) + "\n" for row in old))
 
     def scored(name: str) -> dict[str, Any]:
         score = ["bench", "evaluate", "--events", str(folder / "events.jsonl")]
         score += ["--resolutions", str(ends), "--predictions", str(made[name])]
-        score += ["--sealed", str(log), "--archive", str(sim), "--placebo", "0", "--draws", "200"]
+        score += ["--sealed", str(log), "--archive", str(wide), "--placebo", "0", "--draws", "200"]
         capsys.readouterr()
         assert cli([*score, "--json"]) in (0, 3)
         return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]

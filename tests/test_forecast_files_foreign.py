@@ -164,15 +164,15 @@ def test_ten_files_of_each_kind_broken_in_ten_ways(tmp_path: Path) -> None:
     assert not [text for text in refused if "\n" in text or len(text) > 500]
 
 
-def test_a_file_beside_others_in_a_backtest(home: Path, sim: Path, capsys: Out) -> None:
+def test_a_file_beside_others_in_a_backtest(home: Path, wide: Path, capsys: Out) -> None:
     """The last forecast by t; none before the first; several forecasters in one file are named."""
     rows = ["id,time,probability,forecaster"]
-    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    view = Gateway(RecordedWorld(Archive(wide))).full_view()
     names = sorted(r.market_id for r in view.resolutions() if r.payout is not None)
     for name in names:
         rows += [f"{name},2025-03-01T00:00:00Z,0.2,a", f"{name},2025-05-01T00:00:00Z,0.9,a"]
     (home / "f.csv").write_text("\n".join([*rows, f"{names[0]},{T},0.5,b"]))
-    here = ("backtest", "run", "--archive", str(sim), "--every", "30d", "--draws", "100", "--placebo", "0")  # fmt: skip
+    here = ("backtest", "run", "--archive", str(wide), "--every", "30d", "--draws", "100", "--placebo", "0")  # fmt: skip
     entry = f"mine=file:{home}/f.csv"
     assert cli([*here, "--forecasters", f"market,{entry}"]) == 2
     assert "say which with #who=NAME" in capsys.readouterr().err

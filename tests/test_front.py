@@ -28,8 +28,8 @@ def shrunk(context: bh.Context) -> float:
 
 
 @pytest.fixture
-def world(sim: Path, home: Path) -> bh.World:
-    return bh.open_world(sim)
+def world(wide: Path, home: Path) -> bh.World:
+    return bh.open_world(wide)
 
 
 def test_every_name_is_there_and_documented() -> None:

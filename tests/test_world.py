@@ -41,8 +41,8 @@ def test_one_seed_one_world() -> None:
     assert a == b != c
 
 
-def test_a_world_has_everything_that_goes_wrong(sim_archive: Archive) -> None:
-    world = RecordedWorld(sim_archive)
+def test_a_world_has_everything_that_goes_wrong(wide: Path) -> None:
+    world = RecordedWorld(Archive(wide))
     view = Gateway(world).full_view()
     endings = Counter(
         r.status if r.payout in (None, 0.0, 1.0) else ("half" if r.payout == 0.5 else "scalar")

@@ -53,7 +53,7 @@ def answered(body: dict[str, Any]) -> Any:
 
 
 def world(home: Path) -> None:
-    shutil.copytree(simulated_archive(), home / "data" / "archive")
+    shutil.copytree(simulated_archive(24), home / "data" / "archive")
 
 
 def some_documents(home: Path) -> None:

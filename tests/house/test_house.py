@@ -26,11 +26,11 @@ LAYERS = [
     {"traffic", "meter"},
     {"sources", "store", "sandbox", "score"},
     {"records"},
-    {"errors", "clock", "ids", "config", "lazy", "memory", "plugins", "__init__"},
+    {"errors", "clock", "ids", "config", "lazy", "memory", "plugins", "tls", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 RESERVED = {
-    "httpx2": {"gateway/transport.py"},
+    "httpx2": {"gateway/transport.py", "tls.py"},
     "sqlite3": {"store/"},
     "duckdb": {"store/", "world/importers/"},
     "subprocess": {"sandbox/", "forecast/process.py", "forecast/programs.py"},

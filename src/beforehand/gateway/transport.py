@@ -13,11 +13,9 @@ import base64
 import ipaddress
 import re
 import socket
-import ssl
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from functools import cache
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -29,18 +27,13 @@ from beforehand.clock import stopwatch
 from beforehand.errors import BadAnswer, InputError, NotConfigured, Unauthorized, Unavailable
 from beforehand.sources.base import Provider, Request
 from beforehand.sources.catalogue import PROVIDERS
+from beforehand.tls import trust
 from beforehand.traffic import Lost, Reply
 
 REACH_S = 10.0
 HOPS = 5
 MAX_BODY, MAX_FILE = 64 * 2**20, 512 * 2**20
 EXAMPLE = "http://127.0.0.1:8765"
-
-
-@cache
-def trust() -> ssl.SSLContext:
-    """Whom a connection trusts: read once, as that takes longer than most calls."""
-    return httpx2.create_ssl_context()
 
 
 def reach(address: str, what: str) -> None:

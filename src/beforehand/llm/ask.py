@@ -34,13 +34,13 @@ from pydantic_ai.settings import ModelSettings
 
 from beforehand.config import Home, Workspace
 from beforehand.errors import BadAnswer, NotConfigured
-from beforehand.gateway.transport import trust
 from beforehand.llm.names import LOCAL, SCRIPTED, ModelSpec, need_key
 from beforehand.llm.prompt import Prompt
 from beforehand.meter import Meter
 from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage, call_key
 from beforehand.store.ledger import Ledger
+from beforehand.tls import trust
 from beforehand.traffic import Lost, Reply, Traffic
 
 CONTEXT_TOKENS = 4096
