@@ -34,11 +34,12 @@ YEAR = 365.25
 _WORDS = {3: "the quarter", 6: "the half-year", 9: "the nine months", 12: "the year"}
 _YEAR = r"(?P<{0}>(?:19|20)\d\d)"
 _LABEL = re.compile(
-    r"\b(?:(?P<part>Q[1-4]|H[12]|9M|FY)[\s/-]*(?:of\s+)?(?:FY\s*)?" + _YEAR.format("after") + r"|"
-    r"(?:FY\s*)?" + _YEAR.format("before") + r"[\s/-]*(?P<part2>Q[1-4]|H[12]|9M|FY)|"
+    r"\b(?:(?:FY\s*)?" + _YEAR.format("before") + r"[\s/-]*(?P<part2>Q[1-4]|H[12]|9M|FY)|"
+    r"(?P<part>Q[1-4]|H[12]|9M|FY)[\s/-]*(?:of\s+)?(?:FY\s*)?" + _YEAR.format("after") + r"|"
     r"fiscal(?:\s+year)?\s+" + _YEAR.format("fiscal") + r")\b",
     re.IGNORECASE,
 )
+_PART = re.compile(r"\b(?:Q[1-4]|H[12]|9M)\b", re.IGNORECASE)
 _SPAN = re.compile(r"(\d{4}-\d\d-\d\d)(?:\s*(?:/|to)\s*(\d{4}-\d\d-\d\d))?")
 
 
@@ -127,7 +128,9 @@ class Period:
         year: int | None = None
         part: Part | None = None
         if label is not None:
-            named = (label["part"] or label["part2"] or "FY").upper()
+            # "the first quarter (Q1) of fiscal 2025"
+            beside = _PART.search(text) if label["fiscal"] else None
+            named = (label["part"] or label["part2"] or (beside[0] if beside else "FY")).upper()
             year = int(label["after"] or label["before"] or label["fiscal"])
             part, length = next((one, n) for one, n in MONTHS.items() if one == named)
             months = months or length
