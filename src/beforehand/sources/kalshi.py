@@ -59,6 +59,8 @@ from beforehand.sources.readings import (
 
 VENUE = "KALSHI"
 EASTERN = ZoneInfo("America/New_York")
+ENDED = ("determined", "amended", "finalized", "settled")
+"""The statuses of a market that has a result."""
 PERIODS = {"1m": 1, "1h": 60, "1d": 1440}
 """Candle periods in minutes; Kalshi takes no others."""
 
@@ -278,7 +280,7 @@ def _resolution(
         return Resolution(
             market_id=name, status="disputed", resolved_at=fetched_at, known_at=fetched_at
         )
-    if status not in ("determined", "amended", "finalized", "settled"):
+    if status not in ENDED:
         return None
     value = dollars(raw, "settlement_value")
     if (ending := of_result(str(raw.get("result") or ""), value, name)) is None:

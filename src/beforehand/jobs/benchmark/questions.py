@@ -25,7 +25,7 @@ from beforehand.ids import market_id
 from beforehand.jobs.benchmark.events import SnapshotLine
 from beforehand.jobs.benchmark.rounds import LeftOut
 from beforehand.records.world import Observation
-from beforehand.score.forecastbench import DATASETS, MARKETS
+from beforehand.score.forecastbench import kind_of
 from beforehand.sources import edgar, xbrl
 from beforehand.store.files import read_json, read_text
 
@@ -87,7 +87,7 @@ def _forecastbench(path: Path, found: Read) -> None:
             found.leave(one.get("id") if isinstance(one, Mapping) else one, "a combination")
             continue
         source, text = str(one.get("source")), one.get("question")
-        if source not in MARKETS | DATASETS or not isinstance(text, str):
+        if (kind := kind_of(one)) is None or not isinstance(text, str):
             found.leave(one["id"], "no question, or of an unknown source")
             continue
         text = text.replace("{forecast_due_date}", due)
@@ -101,7 +101,7 @@ def _forecastbench(path: Path, found: Read) -> None:
         }
         place = {"type": source, "market_id": one["id"], "url": _text(one.get("url"))}
         source_wire = {k: v for k, v in place.items() if v}
-        if source in MARKETS:
+        if kind == "market":
             _market_question(one, {**base, "source": source_wire}, asked_at, found)
             continue
         dates = one.get("resolution_dates")
