@@ -194,6 +194,7 @@ def _records(
     if named := files["kalshi_trades"]:
         say("trades of KALSHI")
         sql = _KALSHI.replace("{time}", micros(db, named, "created_time", times))
+        sql = sql.replace("{tenths}", str(_tenths(db, named)))
         trades = _Trades(sql, _KALSHI_NAMES, _KALSHI_LAST, {"files": named})
         yield from _prices(db, trades, "KALSHI", order, notes, coverage)
     if named := files["trades"]:
@@ -219,10 +220,25 @@ def _records(
 # in half the time that the price of the largest is.
 _KALSHI = """
 SELECT ticker AS name, {time} AS t, CAST("count" AS DOUBLE) AS size,
-    {time} * 1024 + CAST(CAST(yes_price AS DOUBLE) * 10 AS BIGINT) AS key
-FROM read_parquet($files, union_by_name = true) WHERE yes_price > 0 AND yes_price < 100"""
+    {time} * 1024 + CAST(CAST(yes_price AS DOUBLE) * {tenths} AS BIGINT) AS key
+FROM read_parquet($files, union_by_name = true)
+WHERE yes_price > 0 AND yes_price < 1000 // {tenths}"""
 _KALSHI_LAST = {"t": "max(key) >> 10", "p": "(max(key) & 1023) / 1000.0"}
 _KALSHI_NAMES = "SELECT ticker AS name FROM read_parquet($files, union_by_name = true)"
+
+
+def _tenths(db: duckdb.DuckDBPyConnection, files: Sequence[str]) -> int:
+    """How many tenths of a cent one of a dump's prices is: of cents, or of dollars where none is
+    above 1 and some are no whole number."""
+    found = db.execute(
+        "SELECT max(yes_price), bool_or(yes_price <> floor(yes_price)) "
+        "FROM read_parquet(?, union_by_name = true)",
+        [list(files)],
+    ).fetchone()
+    largest, broken = found or (None, None)
+    return 1000 if broken and largest is not None and largest <= 1 else 10
+
+
 _SIDES = """
     SELECT condition_id, unnest(CAST(clob_token_ids AS VARCHAR[])) AS token,
         lower(unnest(CAST(outcomes AS VARCHAR[]))) AS outcome,
