@@ -85,7 +85,7 @@ def test_rules_are_counted_and_stand_in_the_scores(home: Path, sim: Path, capsys
         ("#p=a", {"b": 1}, "there is no `a` in it: it has b"),
         ("#p=a", {"a": [0.1, 0.9]}, "a distribution"),
         ("#p=a", {"a": None}, "no forecast here"),
-        ("#p=a", b"<html>", "may mean another"),
+        ("#p=a", b"<html>", "is no number"),
     ],
 )
 def test_what_an_address_answers(more: str, reply: Any, p: float | str, tmp_path: Path) -> None:

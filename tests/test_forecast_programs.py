@@ -82,7 +82,7 @@ def test_what_is_a_probability(value: object, p: float, rule: str | None) -> Non
         ("70", "percent, it seems"),
         (-0.1, "outside"),
         (float("nan"), "outside"),
-        ("no idea", "may mean another"),
+        ("no idea", "is no number"),
         ("hm", "no number"),
         ("", "no number"),
         ("60% for NO", "may mean another"),

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from beforehand.cli.app import run as cli
-from beforehand.clock import SystemClock, from_us, iso, to_us
+from beforehand.clock import SystemClock, from_us, iso, iso_us, to_us
 from beforehand.errors import InputError
 from beforehand.records.world import Resolution
 from beforehand.store.archive.ledger import PointLedger
@@ -116,14 +116,16 @@ def test_kalshis_trades(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["TINYINT", "UTINYINT", "BIGINT", "DECIMAL(4, 1)", "DOUBLE"])
 def test_kalshis_cents_in_any_type(tmp_path: Path, kind: str) -> None:
     """The last of an hour, and of one time the dearest; tenths of a cent where a type has them;
-    nothing of a row without a market or a time."""
+    nothing of a row without a market or a time, or at a price that is none (0, or 100)."""
     tenths = kind in ("DECIMAL(4, 1)", "DOUBLE")
     rows = [
-        ("A", 0, 100),
+        ("A", 0, 99),
+        ("A", 58, 1),
         ("A", 59, 0),
+        ("A", 59, 100),
         ("A", 60, 57),
         ("A", 60, 58),
-        ("B", 5, 0.5 if tenths else 0),
+        ("B", 5, 0.5 if tenths else 2),
     ]
     values = ", ".join(f"('{name}', {minute}, {cents})" for name, minute, cents in rows)
     sql = (
@@ -132,15 +134,70 @@ def test_kalshis_cents_in_any_type(tmp_path: Path, kind: str) -> None:
         f"FROM (VALUES {values}, (NULL, 1, 40), ('C', NULL, 40)) r(name, m, cents)"
     )
     report = store_dump([parquet(tmp_path / "t.parquet", sql)], tmp_path / "a", SystemClock())
-    assert report.notes == {"trades_and_quotes_of_kalshi": 5, "rows_not_taken": 2}
+    assert report.notes == {"trades_and_quotes_of_kalshi": 5, "rows_not_taken": 4}
     series = Archive(tmp_path / "a").series()
-    assert series["KALSHI:A"].price.tolist() == [0.0, 0.58]
+    assert series["KALSHI:A"].price.tolist() == [0.01, 0.58]
     assert series["KALSHI:A"].observed_at.tolist() == [
-        to_us(START) + m * 60_000_000 for m in (59, 60)
+        to_us(START) + m * 60_000_000 for m in (58, 60)
     ]
     assert series["KALSHI:A"].volume.tolist() == [2.0, 2.0]
-    assert series["KALSHI:B"].price.tolist() == [0.005 if tenths else 0.0]
+    assert series["KALSHI:B"].price.tolist() == [0.005 if tenths else 0.02]
     assert len(series) == 2
+
+
+def test_kalshis_dollars(tmp_path: Path) -> None:
+    """A dump whose prices are dollars is known by them."""
+    sql = (
+        "SELECT 'A' AS ticker, 1 AS \"count\", p AS yes_price, TIMESTAMP '2025-01-06' + to_hours(h) "
+        "AS created_time FROM (VALUES (1, 0.45), (2, 0.005), (3, 1.0), (4, 0.999)) r(h, p)"
+    )
+    store_dump([parquet(tmp_path / "t.parquet", sql)], tmp_path / "a", SystemClock())
+    series = Archive(tmp_path / "a").series()
+    assert series["KALSHI:A"].price.tolist() == [0.45, 0.005, 0.999]
+
+
+STATED = "TIMESTAMP '2025-01-20 11:00:00'"
+
+
+@pytest.mark.parametrize(
+    ("time", "zone", "known"),
+    [
+        ("DATE '2025-01-20'", None, "2025-01-20T23:59:59.999999Z"),
+        ("'2025-01-20'", None, "2025-01-20T23:59:59.999999Z"),
+        ("TIMESTAMPTZ '2025-01-20 11:00:00+01'", None, "2025-01-20T10:00:00Z"),
+        ("'2025-01-20T11:00:00+01:00'", None, "2025-01-20T10:00:00Z"),
+        ("'2025-01-20 11:00:00Z'", None, "2025-01-20T11:00:00Z"),
+        ("1737370800", None, "2025-01-20T11:00:00Z"),
+        ("1737370800000", None, "2025-01-20T11:00:00Z"),
+        ("1737370800000000", None, "2025-01-20T11:00:00Z"),
+        ("1737370800000000000", None, "2025-01-20T11:00:00Z"),
+        (STATED, "UTC", "2025-01-20T11:00:00Z"),
+        (STATED, "America/New_York", "2025-01-20T16:00:00Z"),
+        ("'2025-01-20 11:00:00'", "America/New_York", "2025-01-20T16:00:00Z"),
+        ("TIMESTAMP '2025-11-02 01:30:00'", "America/New_York", "2025-11-02T06:30:00Z"),
+        (STATED, None, None),
+        ("'2025-01-20 11:00:00'", None, None),
+    ],
+)
+def test_a_time_is_never_guessed_early(
+    tmp_path: Path, time: str, zone: str | None, known: str | None
+) -> None:
+    """A date is its end, an hour that comes twice the later one, and a time without a zone is
+    refused where none is stated."""
+    files = [parquet(tmp_path / "p.parquet", f"SELECT 'A' AS id, {time} AS time, 0.4 AS price")]
+    if known is None:
+        with pytest.raises(InputError, match=r"without a zone .*--timezone"):
+            store_dump(files, tmp_path / "a", SystemClock())
+        return
+    store_dump(files, tmp_path / "a", SystemClock(), Order(timezone=zone))
+    series = Archive(tmp_path / "a").series()
+    assert [iso_us(t) for t in series["LOCAL:A"].known_at.tolist()] == [known]
+
+
+def test_a_zone_that_is_none(tmp_path: Path) -> None:
+    files = [parquet(tmp_path / "p.parquet", f"SELECT 'A' AS id, {STATED} AS time, 0.4 AS price")]
+    with pytest.raises(InputError, match="--timezone 'Mars/Base' is not known"):
+        store_dump(files, tmp_path / "a", SystemClock(), Order(timezone="Mars/Base"))
 
 
 def test_polymarkets_trades(tmp_path: Path) -> None:

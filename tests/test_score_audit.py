@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from beforehand.jobs.benchmark.stored import ArchiveRecords, open_records
 from beforehand.records.bulk import EvidenceRow, PredictionRow, decode_prediction
 from beforehand.score import audit as auditing
 from beforehand.score.audit import audit, check
+from beforehand.sources.xbrl import Fact
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 
@@ -259,15 +261,17 @@ def test_figures_of_facts(
     snippet: str, fields: dict[str, Any], fault: str | None, level: str
 ) -> None:
     filed = datetime.fromisoformat("2025-05-01T00:00:00+00:00")
+
+    def fact(concept: str, value: float, unit: str, quarter: int) -> Fact:
+        start, end = f"2025-0{3 * quarter - 2}-01", f"2025-0{3 * quarter}-{31 - (quarter > 1)}"
+        late = filed + 90 * (quarter - 1) * DAY
+        return Fact(f"us-gaap:{concept}", value, unit, start, end, 2025, f"Q{quarter}", "10-Q", f"a{quarter}", late)  # fmt: skip
+
     held = [
-        auditing.StoredFact("us-gaap:Revenues", 100.0, "USD", "2025-03-31", "2025 Q1", filed),
-        auditing.StoredFact(
-            "us-gaap:Revenues", 120.0, "USD", "2025-06-30", "2025 Q2", filed + 90 * DAY
-        ),
-        auditing.StoredFact("us-gaap:Assets", 7e6, "USD", "2025-03-31", "2025 Q1", filed),
-        auditing.StoredFact(
-            "us-gaap:EarningsPerShareBasic", 1.25, "USD/shares", "2025-03-31", "2025 Q1", filed
-        ),
+        fact("Revenues", 100.0, "USD", 1),
+        fact("Revenues", 120.0, "USD", 2),
+        replace(fact("Assets", 7e6, "USD", 1), start=None),
+        fact("EarningsPerShareBasic", 1.25, "USD/shares", 1),
     ]
 
     class Company:

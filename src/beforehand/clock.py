@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from beforehand.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -101,3 +104,14 @@ def parse_instant(text: str) -> datetime:
     if not FIRST_YEAR <= instant.year <= LAST_YEAR:
         raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
     return instant.astimezone(UTC)
+
+
+def zone_of(name: str, mark: str = "") -> ZoneInfo:
+    """The time zone of this name; `mark` stands before the option in the error. Raises
+    InputError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InputError(
+            f"{mark}timezone {name!r} is not known: write it like Europe/Berlin or UTC"
+        ) from None

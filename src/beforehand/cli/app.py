@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from cyclopts import App, CycloptsError
 
 from beforehand import __version__
-from beforehand.cli.clean import CleanStream
+from beforehand.cli.clean import CleanStream, open_streams
 from beforehand.errors import EXIT_FAILED, EXIT_USAGE, BeforehandError, exit_code
 from beforehand.records.text import clean
 
@@ -206,6 +206,7 @@ def _called(asked: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code. An error prints one sentence on stderr."""
+    open_streams()
     out = sys.stdout
     sys.stdout = cast(TextIO, CleanStream(out))
     try:

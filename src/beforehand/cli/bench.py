@@ -286,9 +286,10 @@ def forecastbench(
                 "missing": missing,
                 "unranked": unranked,
                 "left_out": groups.left_out,
+                "whole": groups.whole,
             }
         )
-        return EXIT_OK
+        return EXIT_OK if groups.whole else EXIT_PARTIAL
     columns = [("forecaster", "left"), *((c.replace("_", "\n"), "right") for c in recipe.COLUMNS)]
     columns.append(("missing", "right"))
     out = screen()
@@ -307,6 +308,9 @@ def forecastbench(
     out.print("N: " + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in groups.n.items()))
     if groups.left_out:
         out.print("left out: " + ", ".join(f"{n:,} {w}" for w, n in groups.left_out.items()))
+    if not groups.whole:
+        note("so these are not the leaderboard's figures: a newer beforehand may know that source")
+        return EXIT_PARTIAL
     return EXIT_OK
 
 

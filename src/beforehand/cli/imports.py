@@ -319,6 +319,9 @@ def dump(
         str, Parameter(help="A time of this length without any row of a venue is a gap.")
     ] = "1h",
     venue: Venue = "LOCAL",
+    timezone: Annotated[
+        str | None, Parameter(help="That of times that state none, such as America/New_York.")
+    ] = None,
     archive: ArchivePath = None,
     licence: Licence = None,
     json: Json = False,
@@ -329,7 +332,8 @@ def dump(
     from beforehand.jobs.backtest.grid import parse_interval
     from beforehand.world.importers.dumps import Order, store_dump
 
-    order, target = Order(parse_interval(every), parse_interval(gap), venue), archive_path(archive)
+    order = Order(parse_interval(every), parse_interval(gap), venue, timezone)
+    target = archive_path(archive)
     with progress("dump") as update:
         report = store_dump(
             files, target, SystemClock(), order, licence, lambda step: update(step, 0, 0)

@@ -1,5 +1,7 @@
 """What every command shares: one JSON document on stdout; progress and notes on stderr."""
 
+import codecs
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,8 +47,11 @@ def archive_path(given: Path | None) -> Path:
 
 
 def emit(value: object) -> None:
-    """One JSON document on stdout."""
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+    """One JSON document on stdout; in ASCII where that holds no other signs."""
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    if codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8" and not text.isascii():
+        text = json.dumps(orjson.loads(text), indent=2)
+    sys.stdout.write(text + "\n")
 
 
 def note(text: str) -> None:

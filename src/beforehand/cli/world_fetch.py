@@ -122,8 +122,14 @@ def _settled(
             )
         elif not done.failures:
             note("none was found: lower --min-volume, or begin earlier with --since")
-    for failure in done.failures[:5]:
-        note(failure)
+    left = done.left_out
+    if left.unread:
+        note(f"{_count(len(left.unread), 'listed market')} could not be read, and left out:")
+    if left.without_result:
+        named = ", ".join(left.without_result[:3])
+        note(f"{_count(len(left.without_result), 'listed market')} without a result: {named}")
+    for failure in [*left.unread[:5], *done.failures[:5]]:
+        note(f"  {failure}" if failure in left.unread else failure)
     if done.failures:
         return EXIT_PARTIAL if done.new + done.present else EXIT_FAILED
     return EXIT_OK

@@ -25,6 +25,7 @@ from beforehand.errors import (
     Unauthorized,
     Unavailable,
 )
+from beforehand.records.text import storable
 from beforehand.store.journal.calls import Calls, Claim, Policy, State, Usage, call_key
 from beforehand.store.journal.journal import Journal
 
@@ -331,8 +332,7 @@ class StepContext:
 
 
 def _storable(text: str) -> str:
-    """Replace NUL by a mark: Postgres takes none in a text, and JSON none that is not escaped.
-    Raises BadAnswer for what is no text."""
+    """What can be stored of a text. Raises BadAnswer for what is no text."""
     if not isinstance(text, str):
         raise BadAnswer(f"send returned {text!r:.60}: return a text (json.dumps makes one)")
-    return text.replace("\x00", "\ufffd")
+    return storable(text)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from beforehand.errors import BadAnswer
 
 SIGN, COMMA, FRACTION, WORDS, OUTCOMES, TEXT, PERCENT = (
@@ -39,13 +41,19 @@ _PARTS = re.compile(
 _ANY = re.compile(rf"(?<![\w.,])(?:{_NUMBER}|\d+,\d+)(?!\w|[.,]\d)")
 
 
-_OTHER = re.compile(
-    r"\b(?:no|not|never|against|false|under|below|above|over|less|more|least|most|between|odds|"
-    r"up to|max|min)\b|"
-    r"\bun\w+|n['’]t\b|[<>≤≥]",
-    re.IGNORECASE,
+_SAID = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_NAMES = frozenset("probability probabilities chance chances likelihood prob p yes".split())
+_BESIDE = _NAMES | frozenset(
+    "a about an answer approx approximately around as at be believe ca circa currently estimate "
+    "estimated event final forecast gut happen happening happens i i'd i'm in is it it's its "
+    "likely me my now of on out overall per cent percent predict prediction put resolve resolves "
+    "resolving roughly say so that that's the there there's think this to will with would".split()
 )
-"""Words with which a number may be that of NO, or a bound."""
+"""What may stand beside the one number of a text: of any other word it may be the number."""
+_EXPONENT = re.compile(r"(?<=\d)[eE](?=[-+]?\d)")
+_SIGNS = re.compile(r"[^\w\s.,:;!?'’\"“”()*%~≈=+-]|(?<!\w)-\s+(?=\d)")
+"""Signs that may make another number of it: a minus that is none, a bound, a bracket."""
+_FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 
 
 class LooksLikePercent(BadAnswer):
@@ -90,6 +98,10 @@ def _in_range(p: float, rule: str | None, percent: bool, value: object) -> Read:
 
 def _of_text(value: str, percent: bool) -> Read:
     text = value.strip()
+    if len(text) <= LONGEST and (fenced := _FENCE.fullmatch(text)):
+        text = fenced[1]
+    if len(text) <= LONGEST and text.startswith("{"):
+        return _of_json(text, percent)
     if len(text) <= LONGEST and _THOUSANDS.search(text):
         raise BadAnswer(f"{_short(value)} holds a number in thousands")
     if _PLAIN.fullmatch(text):
@@ -105,6 +117,20 @@ def _of_text(value: str, percent: bool) -> Read:
     return _of_words(text)
 
 
+def _of_json(text: str, percent: bool) -> Read:
+    """An object that was written as text: its probability, or its outcomes."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise BadAnswer(f"{_short(text)} is no number") from None
+    given = [name for name in ("probability", "p") if isinstance(found, dict) and name in found]
+    if not given:
+        return read_probability(found, percent)
+    if isinstance(found[given[0]], (dict, list)) or found[given[0]] is None:
+        raise BadAnswer(f"{_short(text)} holds no number as its {given[0]}")
+    return Read(read_probability(found[given[0]], percent).p, TEXT)
+
+
 def _of_words(text: str) -> Read:
     """The one number of a short text, such as `about 0.6` or `I would say 60 %`."""
     signed, parts = list(_SIGNED.finditer(text)), list(_PARTS.finditer(text))
@@ -113,10 +139,16 @@ def _of_words(text: str) -> Read:
         return _in_range(_quotient(parts[0][1], parts[0][2]), WORDS, False, text)
     if len(numbers) > 1 or len(signed) > 1:
         raise BadAnswer(f"{_short(text)} holds several numbers")
-    if found := _OTHER.search(text):
-        raise BadAnswer(f"{_short(text)} says {found[0]!r} beside the number: it may mean another")
     if not numbers and not signed:
         raise BadAnswer(f"{_short(text)} is no number")
+    said = _SAID.findall(_EXPONENT.sub(" ", text).lower().replace("’", "'"))
+    strange = [*(word for word in said if word not in _BESIDE), *_SIGNS.findall(text)]
+    if strange:
+        raise BadAnswer(
+            f"{_short(text)} says {strange[0]!r} beside the number: it may mean another"
+        )
+    if not signed and numbers[0].isdecimal() and not _NAMES & {*said}:
+        raise BadAnswer(f"{_short(text)} may count something: write 'probability {numbers[0]}'")
     if signed:
         return _in_range(float(signed[0][1].replace(",", ".")), WORDS, True, text)
     return _in_range(float(numbers[0].replace(",", ".")), WORDS, False, text)

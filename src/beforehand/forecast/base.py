@@ -41,6 +41,7 @@ from beforehand.records.rows import (
     sureness,
     yes_or_no,
 )
+from beforehand.records.text import storable
 from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.score.scoreboard import Kept
 from beforehand.sources.base import Limit
@@ -117,7 +118,7 @@ class NoDecision(BadAnswer):
     """A forecaster made no decision; `traces` record how it went."""
 
     def __init__(self, text: str, traces: Sequence[TraceRow] = ()) -> None:
-        super().__init__(text)
+        super().__init__(storable(text))
         self.traces = traces
 
 

@@ -23,6 +23,7 @@ from beforehand.errors import (
     NotConfigured,
 )
 from beforehand.ids import digest
+from beforehand.records.text import storable
 from beforehand.store.files import file_digest
 
 FIRST = "1"
@@ -360,4 +361,4 @@ def _of_name(place: str, here: str) -> Any:
 
 
 def said_of(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return storable(f"{type(error).__name__}: {error}")

@@ -398,10 +398,17 @@ def _or_never(instant: datetime | None) -> int:
 
 
 def _last_part(identifier: str) -> str:
-    """The id in the address of a market's page: the last part of its path. Others as they are."""
+    """The id in the address of a market's page: the number before its slug, else the last part of
+    its path. Others as they are."""
     if not identifier.lower().startswith(("https://", "http://")):
         return identifier
-    return urlsplit(identifier).path.rstrip("/").rpartition("/")[2] or identifier
+    try:
+        parts = [part for part in urlsplit(identifier).path.split("/") if part]
+    except ValueError:  # No address.
+        return identifier
+    if len(parts) > 1 and parts[-2].isdecimal():
+        return parts[-2]
+    return parts[-1] if parts else identifier
 
 
 def _names_it(text: str, market: Market) -> bool:

@@ -19,7 +19,7 @@ from beforehand.errors import (
 )
 from beforehand.gateway.opening import Connection
 from beforehand.gateway.worlds.live import LiveWorld
-from beforehand.gateway.worlds.settled import Ended, Settled
+from beforehand.gateway.worlds.settled import Ended, LeftOut, Settled
 from beforehand.ids import digest
 from beforehand.records.world import Market
 from beforehand.store.archive.reader import Archive
@@ -32,7 +32,8 @@ Say = Callable[[str], None]
 @dataclass
 class Fetched:
     """The results of fetching. `present`: complete since an earlier call. `without_prices`: settled
-    markets for which the venue has no price."""
+    markets for which the venue has no price. `left_out` is what the listing named and did not
+    give."""
 
     new: int = 0
     present: int = 0
@@ -41,6 +42,7 @@ class Fetched:
     without_prices: int = 0
     exchanges: int = 0
     failures: list[str] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
     more: bool = False
 
     def wire(self) -> Mapping[str, object]:
@@ -53,7 +55,9 @@ class Fetched:
             "void": self.void,
             "without_prices": self.without_prices,
             "exchanges": self.exchanges,
-            "failures": self.failures,
+            "failures": [*self.failures, *self.left_out.unread],
+            "unread": len(self.left_out.unread),
+            "without_result": self.left_out.without_result,
             "more": self.more,
         }
 
@@ -108,7 +112,7 @@ def fetch(
                     f"Kalshi lists what was settled before {iso(until)} by series alone: name one "
                     "with --series to get those as well"
                 )
-            for market in live.settled(wanted):
+            for market in live.settled(wanted, done.left_out):
                 if done.new + done.present >= limit:
                     done.more = True
                     break

@@ -8,6 +8,7 @@ _HIDDEN = (
 _CONTROL = re.compile(f"[{_HIDDEN}]")
 """The control characters but for tab and newline, and marks that turn or hide text."""
 _IN_LINE = re.compile(f"[\t\n{_HIDDEN}\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -24,6 +25,12 @@ def one_line(name: str) -> str:
     """A name with each control character, newline and tab written out: it stands in lines, cells
     and headings."""
     return name if name.isprintable() else _IN_LINE.sub(_written, name)
+
+
+def storable(text: str) -> str:
+    """The text with a mark in the place of what no database and no JSON holds: NUL, and half of a
+    character (names of files that are not UTF-8, half an emoji)."""
+    return text if text.isascii() and "\x00" not in text else _UNSTORABLE.sub("\ufffd", text)
 
 
 def straight(text: str) -> str:

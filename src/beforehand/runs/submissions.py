@@ -18,7 +18,7 @@ from beforehand.errors import InputError, NotFound
 from beforehand.ids import market_id
 from beforehand.records.rows import PredictionLine, label
 from beforehand.runs.rows import read_predictions
-from beforehand.score.forecastbench import DATASETS, MARKETS
+from beforehand.score.forecastbench import kind_of
 from beforehand.store.files import read_csv, read_json
 from beforehand.store.run_folder import RunFolder
 from beforehand.world.importers.forecastbench import horizon_id
@@ -112,9 +112,10 @@ def _asked(question: Any) -> Iterator[tuple[str, str | None]]:
     if not isinstance(question, Mapping) or not isinstance(question.get("id"), str):
         return
     source, native = str(question.get("source")), question["id"]
-    if source in MARKETS:
+    kind = kind_of(question)
+    if kind == "market":
         yield market_id(source, native), None
-    elif source in DATASETS and isinstance(dates := question.get("resolution_dates"), list):
+    elif kind == "dataset" and isinstance(dates := question.get("resolution_dates"), list):
         for date in map(str, dates):
             yield horizon_id(source, native, date), date
 

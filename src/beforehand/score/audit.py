@@ -22,6 +22,7 @@ from typing import Literal, Protocol
 from beforehand.clock import iso
 from beforehand.records.bulk import EvidenceRow, PredictionRow
 from beforehand.records.cutoff import visible
+from beforehand.sources.xbrl import Fact, Filings, Period, undecided
 
 Level = Literal["supported", "exists", "dated", "failed"]
 UNDATED, OWNLESS = "no timestamp", "the prediction has no timestamp"
@@ -52,23 +53,10 @@ class StoredMarket:
 
 
 @dataclass(frozen=True)
-class StoredFact:
-    """A reported value: `concept` such as us-gaap:Revenues, `end` of its period (a date),
-    `fiscal` such as `2025 Q1`, known once it was filed."""
-
-    concept: str
-    value: float
-    unit: str
-    end: str | None
-    fiscal: str | None
-    known_at: datetime
-
-
-@dataclass(frozen=True)
 class StoredFacts:
     """What a company reported, as far as a source names it (one filing, one concept, or all)."""
 
-    facts: Sequence[StoredFact]
+    facts: Sequence[Fact]
 
 
 StoredRecord = StoredText | StoredMarket | StoredFacts
@@ -322,7 +310,7 @@ class _Claim:
 
     values: Sequence[Stated]
     unit: str | None
-    period: str | None
+    period: Period | None
 
 
 _UNITS = {"$": "USD", "usd": "USD", "€": "EUR", "eur": "EUR", "£": "GBP", "gbp": "GBP"}
@@ -340,48 +328,55 @@ def _claim(item: EvidenceRow) -> _Claim:
         unit = next((_UNITS[one.unit] for one in values if one.unit in _UNITS), None)
         if unit is not None and re.search(r"\bper share\b", text, re.IGNORECASE):
             unit = f"{unit}/shares"
-    period = item.period or _period(text)
-    return _Claim(values, unit, period)
+    return _Claim(values, unit, _period(item))
 
 
-def _period(text: str) -> str | None:
-    """The period that a text names: a date, or a fiscal quarter or year as `2025 Q1`."""
-    if (date := _DATE.search(text)) is not None:
-        return date[0][:10]
-    found = [match[0].upper() for match in _FISCAL.finditer(text)]
-    year = next((y[0] for one in found if (y := re.search(r"(?:19|20)\d\d", one))), None)
-    quarter = next((q[0] for one in [*found, text.upper()] if (q := _QUARTER.search(one))), "FY")
-    return None if year is None else f"{year} {quarter}"
+def _period(item: EvidenceRow) -> Period | None:
+    """The period that an item names; a day in its field, and the quarter in its words."""
+    text = item.snippet or ""
+    stated = None if item.period is None else Period.read(item.period)
+    said = Period.read(text)
+    if stated is None or said is None or stated.year is not None or said.year is None:
+        return stated or said
+    return replace(stated, year=said.year, part=said.part, months=said.months)
 
 
-def _facts(name: str, item: EvidenceRow, facts: Sequence[StoredFact]) -> Checked:
+def _facts(name: str, item: EvidenceRow, facts: Sequence[Fact]) -> Checked:
     """A figure against the facts of its concept that were filed by then."""
-    named = _of_concept(item, facts)
+    filed, named = Filings(facts), _of_concept(item, facts)
     claim = _claim(item)
     if not claim.values:
         return Checked("exists")
 
-    def fits(fact: StoredFact, unit: bool = True, period: bool = True) -> bool:
-        return (
-            any(_equal(fact.value, one) for one in claim.values)
-            and (not unit or claim.unit is None or fact.unit.lower() == claim.unit.lower())
-            and (not period or _same_period(fact, claim.period))
-        )
+    def of(unit: bool = True, period: bool = True) -> list[Fact]:
+        return [
+            fact
+            for fact in named
+            if (not unit or claim.unit is None or fact.unit.lower() == claim.unit.lower())
+            and (not period or claim.period is None or filed.fit(fact, claim.period))
+        ]
 
-    if any(fits(fact) for fact in named):
+    def stated(some: Sequence[Fact]) -> bool:
+        return any(_equal(fact.value, one) for fact in some for one in claim.values)
+
+    text = claim.values[0].text
+    if stated(fitting := of()):
+        lengths = {fact.months for fact in fitting if fact.start is not None}
+        if claim.period is not None and claim.period.months is None and len(lengths) > 1:
+            why = undecided(str(claim.period), fitting)
+            return Checked("failed", PERIOD, f"{name}: {text} of {why}")
         whole = claim.period is not None and claim.unit is not None
         return Checked("supported" if whole else "exists")
-    stated = claim.values[0].text
-    if any(fits(fact, period=False) for fact in named):
-        return Checked(
-            "failed", PERIOD, f"{name} has {stated} for another period than {claim.period}"
-        )
-    if any(fits(fact, unit=False) for fact in named):
-        return Checked("failed", UNIT, f"{name} has {stated} in another unit than {claim.unit}")
-    return Checked("failed", FIGURE, f"{name} has no reported value {stated}")
+    if stated(others := of(period=False)):
+        held = next(f for f in others if any(_equal(f.value, one) for one in claim.values))
+        why = f"{name} has {text} for another period than {claim.period}: for {held.span}"
+        return Checked("failed", PERIOD, why)
+    if stated(of(unit=False)):
+        return Checked("failed", UNIT, f"{name} has {text} in another unit than {claim.unit}")
+    return Checked("failed", FIGURE, f"{name} has no reported value {text}")
 
 
-def _of_concept(item: EvidenceRow, facts: Sequence[StoredFact]) -> Sequence[StoredFact]:
+def _of_concept(item: EvidenceRow, facts: Sequence[Fact]) -> Sequence[Fact]:
     """The facts of the concept that the item names, if it names one; else all."""
     text = f"{item.source} {item.snippet or ''}".lower()
     names = {fact.concept.partition(":")[2] or fact.concept for fact in facts}
@@ -392,10 +387,6 @@ def _of_concept(item: EvidenceRow, facts: Sequence[StoredFact]) -> Sequence[Stor
         return facts
     longest = max(told, key=len)
     return [f for f in facts if (f.concept.partition(":")[2] or f.concept) == longest]
-
-
-def _same_period(fact: StoredFact, period: str | None) -> bool:
-    return period is None or period in (fact.end, fact.fiscal)
 
 
 def _short(text: str) -> str:

@@ -7,9 +7,9 @@ the means of the dataset score and the respective market score. Means are unweig
 to three decimals comes last. A missing forecast counts as 0.5.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from beforehand.errors import InputError
 
@@ -22,10 +22,12 @@ COLUMNS = (
     "overall",
 )
 DATASETS = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
-MARKETS = frozenset({"infer", "manifold", "metaculus", "polymarket"})
+MARKETS = frozenset({"infer", "kalshi", "manifold", "metaculus", "polymarket"})
+Kind = Literal["market", "dataset"]
 MISSING = 0.5
 MOST_MISSING = 0.05
 """ForecastBench ranks a forecaster that answered at least 95 % of what it was asked."""
+UNKNOWN = "of the unknown source"
 Key = tuple[str, tuple[str, ...]]
 Forecast = Callable[[Mapping[str, Any]], float | None]
 
@@ -58,9 +60,27 @@ class Groups:
         }
 
     @property
+    def whole(self) -> bool:
+        """Whether the figures are the leaderboard's: no row of a source that is not known to us was
+        left out."""
+        return not any(why.startswith(UNKNOWN) for why in self.left_out)
+
+    @property
     def size(self) -> int:
         """All scored rows."""
         return len(self.dataset) + len(self.market_resolved) + len(self.market_unresolved)
+
+
+def kind_of(question: Mapping[str, Any]) -> Kind | None:
+    """Whether a question is of a market or of a dataset. A source that these sets did not have
+    before is known by its dates: a dataset's questions list theirs, a market's have none. None
+    where neither is said."""
+    source, dates = question.get("source"), question.get("resolution_dates")
+    if source in MARKETS or source in DATASETS:
+        return "market" if source in MARKETS else "dataset"
+    if isinstance(dates, list):
+        return "dataset"
+    return "market" if dates == "N/A" else None
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -92,10 +112,10 @@ def group(
         )
     rows = list(resolutions["resolutions"])
     try:
-        asked, number = set[Key](), 0
+        asked, number = dict[Key, Kind | None](), 0
         for question in questions["questions"]:
             number += 1
-            asked.add(key_of(question))
+            asked[key_of(question)] = kind_of(question)
     except (KeyError, TypeError, AttributeError):
         raise InputError(
             f"question {number}: needs an id (text, or two of them) and a source"
@@ -113,7 +133,9 @@ def group(
     return groups
 
 
-def _place(row: Mapping[str, Any], asked: set[Key], groups: Groups, combinations: bool) -> None:
+def _place(
+    row: Mapping[str, Any], asked: Mapping[Key, Kind | None], groups: Groups, combinations: bool
+) -> None:
     hash(_full_key(row, row.get("resolution_date")))  # Raises TypeError for what is no key.
     combined = not isinstance(row["id"], str)
     if combined and not combinations:
@@ -124,18 +146,18 @@ def _place(row: Mapping[str, Any], asked: set[Key], groups: Groups, combinations
         groups.skip("without a value")
     elif not 0.0 <= float(row["resolved_to"]) <= 1.0:
         raise ValueError("resolved_to lies outside [0, 1]")
-    elif row["source"] in DATASETS:
+    elif (kind := kind_of(row) or asked.get(key_of(row))) == "dataset":
         if row["resolved"]:
             groups.dataset.append(row)
         else:
             groups.skip("dataset rows not resolved")
-    elif row["source"] in MARKETS:
+    elif kind == "market":
         (groups.market_resolved if row["resolved"] else groups.market_unresolved).append(row)
     else:
-        groups.skip(f"unknown source {row['source']}")
+        groups.skip(f"{UNKNOWN} {row['source']}")
 
 
-def _formed(row: Mapping[str, Any], asked: set[Key]) -> bool:
+def _formed(row: Mapping[str, Any], asked: Iterable[Key]) -> bool:
     """True for a combination whose parts are in the set, which does not list combinations."""
     listed = any(len(ids) > 1 for _, ids in asked)
     return not listed and all((str(row["source"]), (str(i),)) in asked for i in row["id"])

@@ -15,7 +15,7 @@ from typing import TypedDict
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
-from beforehand.clock import iso
+from beforehand.clock import iso, parse_instant
 from beforehand.errors import BadAnswer, InputError
 from beforehand.ids import digest
 from beforehand.records.record import Record
@@ -269,12 +269,18 @@ def _text(markup: str | None) -> str:
 
 
 def _published(value: str | None) -> str | None:
-    if not value:
-        return None
+    """When an item says that it was published; None where it does not, or in a zone that is not
+    certain (`BRT` is one of Brazil or of Brunei): it is known since it was fetched, then."""
+    said = (value or "").strip()
     try:
-        stamp = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
-        raise BadAnswer(f"{value[:60]!r} is not a pubDate") from None
+        stamp = parsedate_to_datetime(said)
+    except (TypeError, ValueError, OverflowError):
+        try:
+            return iso(parse_instant(said)) if len(said) > 10 else None
+        except ValueError:
+            return None
+    if stamp.tzinfo is None and not said.endswith("-0000"):
+        return None
     return iso(stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC))
 
 

@@ -1,11 +1,12 @@
 """Kalshi's responses as records: market, event, order book, candles of both tiers, trades' prices.
 
 Prices are dollar strings (`yes_bid_dollars`), counts fixed-point strings (`volume_fp`); the
-historical tier drops the suffixes. A candle is known at its inclusive end. The order book lists
-bids of both sides; a YES ask is one minus a NO bid. Shapes: Kalshi's OpenAPI 3.13.
+historical tier drops the suffixes, and older answers are in cents. A candle is known at its
+inclusive end. The order book lists bids of both sides; a YES ask is one minus a NO bid. Shapes:
+Kalshi's OpenAPI 3.13.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -48,9 +49,18 @@ from beforehand.sources.fields import (
     seconds,
     text,
 )
+from beforehand.sources.readings import (
+    amount,
+    counted,
+    dollars,
+    of_result,
+    quoted,
+)
 
 VENUE = "KALSHI"
 EASTERN = ZoneInfo("America/New_York")
+ENDED = ("determined", "amended", "finalized", "settled")
+"""The statuses of a market that has a result."""
 PERIODS = {"1m": 1, "1h": 60, "1d": 1440}
 """Candle periods in minutes; Kalshi takes no others."""
 
@@ -98,8 +108,8 @@ def parse_trades(
                 data={
                     "trade_id": str(item["trade_id"]),
                     "time": at.isoformat().replace("+00:00", "Z"),
-                    "yes_price": probability(required(item, "yes_price_dollars")),
-                    "count": number(required(item, "count_fp")),
+                    "yes_price": _needed(item, "yes_price", dollars),
+                    "count": _needed(item, "count", counted),
                     "taker_side": item.get("taker_outcome_side") or item.get("taker_side"),
                 },
                 known_at=at,
@@ -134,13 +144,12 @@ def candle_rows(raw: Any, ticker: str, minutes: int, fetched_at: datetime) -> li
         if silent or at > fetched_at:
             continue
         data: dict[str, object] = {
-            key: _field(price, key) for key in ("open", "high", "low", "close", "previous")
+            key: dollars(price, key) for key in ("open", "high", "low", "close", "previous")
         }
         data |= {"yes_bid": _close(candle, "yes_bid"), "yes_ask": _close(candle, "yes_ask")}
         if minutes == PERIODS["1d"]:
             data["eastern_day"] = eastern_day(at)
-        data["volume"] = number(candle.get("volume_fp", candle.get("volume")))
-        interest = candle.get("open_interest_fp", candle.get("open_interest"))
+        data["volume"] = counted(candle, "volume")
         out.append(
             Observation(
                 source="kalshi",
@@ -148,7 +157,7 @@ def candle_rows(raw: Any, ticker: str, minutes: int, fetched_at: datetime) -> li
                 subject=f"{ticker}|{minutes}",
                 id=str(int(at.timestamp())),
                 data={"end": at.isoformat().replace("+00:00", "Z"), **data}
-                | {"open_interest": number(interest)},
+                | {"open_interest": counted(candle, "open_interest")},
                 known_at=at,
                 now_known_at=fetched_at,
             )
@@ -249,27 +258,18 @@ def parse_market(raw: Mapping[str, object], fetched_at: datetime) -> list[Record
         MarketState(
             market_id=name,
             status=status,
-            volume=number(raw.get("volume_fp", raw.get("volume"))),
+            volume=counted(raw, "volume"),
             liquidity=number(raw.get("liquidity_dollars")),
-            last_price=probability(raw.get("last_price_dollars")),
+            last_price=quoted(None, None, dollars(raw, "last_price")).price,
             known_at=fetched_at,
         ),
     ]
     if (resolution := _resolution(raw, name, status, fetched_at)) is not None:
         return [*records, resolution]
-    bid, ask = probability(raw.get("yes_bid_dollars")), probability(raw.get("yes_ask_dollars"))
-    price = quote(bid, ask, probability(raw.get("last_price_dollars")))
-    if status == "active" and price is not None:
-        records.append(
-            PricePoint(
-                market_id=name,
-                price=price,
-                bid=bid,
-                ask=ask,
-                observed_at=fetched_at,
-                known_at=fetched_at,
-            )
-        )
+    quote = quoted(*(dollars(raw, key) for key in ("yes_bid", "yes_ask", "last_price")))
+    if status == "active" and quote.price is not None:
+        seen = {"observed_at": fetched_at, "known_at": fetched_at}
+        records.append(PricePoint(market_id=name, **quote._asdict(), **seen))
     return records
 
 
@@ -280,22 +280,15 @@ def _resolution(
         return Resolution(
             market_id=name, status="disputed", resolved_at=fetched_at, known_at=fetched_at
         )
-    result: Any = raw.get("result") or ""
-    if status not in ("determined", "amended", "finalized", "settled") or not result:
+    if status not in ENDED:
         return None
-    settled = min(instant(raw.get("settlement_ts")) or fetched_at, fetched_at)
-    value = probability(raw.get("settlement_value_dollars"))
-    if result == "scalar" and value is None:
-        raise BadAnswer(f"{name} settled as scalar without settlement_value_dollars")
-    payout = {"yes": 1.0, "no": 0.0, "scalar": value}.get(result)
-    void = result in ("void", "voided", "cancelled")
-    if payout is None and not void:
-        raise BadAnswer(f"{name} has the unknown result {result!r}")
+    value = dollars(raw, "settlement_value")
+    if (ending := of_result(str(raw.get("result") or ""), value, name)) is None:
+        return None
     return Resolution(
         market_id=name,
-        status="void" if void else "resolved",
-        payout=payout,
-        resolved_at=settled,
+        **ending._asdict(),
+        resolved_at=min(instant(raw.get("settlement_ts")) or fetched_at, fetched_at),
         known_at=fetched_at,
     )
 
@@ -324,17 +317,7 @@ def parse_event(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]
 def parse_book(raw: Mapping[str, object], market: str, fetched_at: datetime) -> OrderBook:
     """Bids of both sides; the order they arrive in is not relied on."""
     body = mapping(raw.get("orderbook_fp") or raw.get("orderbook"), "the order book")
-
-    def levels(key: str) -> list[tuple[float, float]]:
-        out = []
-        for level in rows(body.get(key), key):
-            price, size = probability(level[0]), number(level[1])
-            if price is None or size is None:
-                raise BadAnswer(f"{market}: an order book level lacks price or size")
-            out.append((price, size))
-        return out
-
-    yes, no = levels("yes_dollars"), levels("no_dollars")
+    yes, no = _levels(body, "yes"), _levels(body, "no")
     asks = [(round(1.0 - price, 6), size) for price, size in no]
     return OrderBook(
         market_id=market,
@@ -342,6 +325,21 @@ def parse_book(raw: Mapping[str, object], market: str, fetched_at: datetime) -> 
         asks=tuple(BookLevel(price=p, size=s) for p, s in sorted(asks)),
         known_at=fetched_at,
     )
+
+
+def _levels(body: Mapping[str, object], side: str) -> list[tuple[float, float]]:
+    """The price and the number of contracts of each level of a side: `SIDE_dollars`, or `SIDE`, in
+    cents, in older answers."""
+    in_dollars, found = f"{side}_dollars" in body, list[tuple[float, float]]()
+    if not in_dollars and side not in body:
+        raise BadAnswer(f"the order book has no {side}_dollars (keys: {', '.join(body)})")
+    for level in rows(body[f"{side}_dollars" if in_dollars else side], side):
+        price = probability(level[0]) if in_dollars else amount(level[0], side)
+        size = number(level[1])
+        if price is None or size is None:
+            raise BadAnswer("a level of the order book lacks price or size")
+        found.append((price, size))
+    return found
 
 
 @answer("a Kalshi candle list")
@@ -354,40 +352,36 @@ def parse_candles(candles: list[Any], market: str) -> list[PricePoint]:
     points = []
     for candle in candles:
         at = seconds(required(candle, "end_period_ts"))
-        bid, ask = _close(candle, "yes_bid"), _close(candle, "yes_ask")
         # A candle that only carries a previous close forward is not an observation.
-        price = quote(bid, ask, _close(candle, "price"))
-        if price is None:
+        quote = quoted(*(_close(candle, key) for key in ("yes_bid", "yes_ask", "price")))
+        if quote.price is None:
             continue
         points.append(
             PricePoint(
                 market_id=market,
-                price=price,
-                bid=bid,
-                ask=ask,
+                **quote._asdict(),
                 observed_at=at,
                 known_at=at,
-                volume=number(candle.get("volume_fp", candle.get("volume"))),
+                volume=counted(candle, "volume"),
             )
         )
     return points
 
 
-def quote(bid: float | None, ask: float | None, trade: float | None) -> float | None:
-    """The middle of a two-sided book, else the last trade. A book of 0 and 1 does not count."""
-    if bid is not None and ask is not None and bid <= ask and (bid > 0.0 or ask < 1.0):
-        return round((bid + ask) / 2, 6)
-    return trade
-
-
-def _field(block: object, key: str) -> float | None:
-    if not isinstance(block, dict):
-        return None
-    return probability(block.get(f"{key}_dollars", block.get(key)))
-
-
 def _close(candle: Mapping[str, object], key: str) -> float | None:
-    return _field(candle.get(key), "close")
+    return dollars(candle.get(key), "close")
+
+
+def _needed(
+    item: Mapping[str, object],
+    key: str,
+    read: Callable[[Mapping[str, object], str], float | None],
+) -> float:
+    """A figure that must be there, under either of its names."""
+    found = read(item, key)
+    if found is None:
+        raise BadAnswer(f"the field {key!r} is missing")
+    return found
 
 
 MAX_CANDLES = 5000

@@ -37,6 +37,7 @@ from beforehand.sources.fields import (
     seconds,
     text,
 )
+from beforehand.sources.readings import Quote, of_payouts, of_winners, quoted
 
 VENUE = "POLYMARKET"
 SITE = "https://polymarket.com"
@@ -61,18 +62,16 @@ def parse_quotes(raw: Any, token: str, market: str, fetched_at: datetime) -> lis
         return []
     sides = [probability(value) for value in mapping(block, "a token's prices").values()]
     known = sorted(value for value in sides if value is not None)
-    if len(known) < 2:
-        return []  # One side alone is not a price.
-    return [
-        PricePoint(
-            market_id=market,
-            price=round((known[0] + known[-1]) / 2, 6),
-            bid=known[0],
-            ask=known[-1],
-            observed_at=fetched_at,
-            known_at=fetched_at,
-        )
-    ]
+    quote = quoted(*(known if len(known) == 2 else (None, None)))
+    return _now(market, quote, fetched_at)
+
+
+def _now(market: str, quote: Quote, fetched_at: datetime) -> list[PricePoint]:
+    """The price that a quote gives, if it gives one."""
+    if quote.price is None:
+        return []
+    seen = {"observed_at": fetched_at, "known_at": fetched_at}
+    return [PricePoint(market_id=market, **quote._asdict(), **seen)]
 
 
 @answer("a Polymarket answer")
@@ -119,19 +118,11 @@ def parse_market(
     resolution = _resolution(raw, name, sides.prices, fetched_at)
     if resolution is not None:
         records.append(resolution)
-    # Both prices are 0 before a market opens.
-    if not raw.get("closed") and _is_pair(sides.prices):
-        assert sides.prices[0] is not None
-        records.append(
-            PricePoint(
-                market_id=name,
-                price=sides.prices[0],
-                bid=sides.bid,
-                ask=sides.ask,
-                observed_at=fetched_at,
-                known_at=fetched_at,
-            )
-        )
+    if not raw.get("closed"):
+        # Of a market without a book, the venue's own price; both are 0 before it opens.
+        shown = sides.prices[0] if _is_pair(sides.prices) else None
+        quote = quoted(sides.bid, sides.ask, shown if sides.last is None else sides.last)
+        records += _now(name, quote, fetched_at)
     return records
 
 
@@ -227,7 +218,7 @@ def _state(
         status="closed" if raw.get("closed") else open_status,
         volume=number(raw.get("volumeNum", raw.get("volume"))),
         liquidity=number(raw.get("liquidityNum", raw.get("liquidity"))),
-        last_price=last,
+        last_price=quoted(None, None, last).price,
         closed_at=instant(raw.get("closedTime")),
         known_at=fetched_at,
     )
@@ -268,17 +259,12 @@ def _resolution(
         )
     if not raw.get("closed") or status not in ("resolved", "settled"):
         return None
-    if not _is_pair(prices):
+    if not _is_pair(prices) or (ending := of_payouts(prices[0], prices[1])) is None:
         return None
-    yes = prices[0]
-    assert yes is not None
-    resolved_at = min(instant(raw.get("closedTime")) or fetched_at, fetched_at)
-    void = abs(yes - 0.5) < 0.01
     return Resolution(
         market_id=name,
-        status="void" if void else "resolved",
-        payout=None if void else float(round(yes, 4)),
-        resolved_at=resolved_at,
+        **ending._asdict(),
+        resolved_at=min(instant(raw.get("closedTime")) or fetched_at, fetched_at),
         known_at=fetched_at,
     )
 
@@ -311,17 +297,18 @@ def _parse_clob_market(raw: Mapping[str, object], fetched_at: datetime) -> list[
         MarketState(
             market_id=name,
             status="closed" if closed else "active",
-            last_price=probability(tokens[0].get("price")),
+            last_price=quoted(None, None, probability(tokens[0].get("price"))).price,
             known_at=fetched_at,
         )
     )
-    winners = [bool(t.get("winner")) for t in tokens]
-    if closed and sum(winners) == 1:
+    ending = of_winners(
+        [t.get("winner") is True for t in tokens], raw.get("is_50_50_outcome") is True
+    )
+    if closed and ending is not None:
         records.append(
             Resolution(
                 market_id=name,
-                status="resolved",
-                payout=float(winners[0]),
+                **ending._asdict(),
                 resolved_at=fetched_at,  # This shape does not say when.
                 known_at=fetched_at,
             )

@@ -44,6 +44,7 @@ from beforehand.sources.fields import (
 )
 from beforehand.sources.polymarket import VENUE, comments_request
 from beforehand.sources.polymarket import parse as parse_market_answer
+from beforehand.sources.readings import of_payouts
 
 SOURCE = "polymarket"
 _V1_NAMES = {
@@ -171,18 +172,15 @@ def parse_resolutions(raw: Any, fetched_at: datetime, turned: bool = False) -> l
         if status != "resolved" or not item.get("payouts"):
             continue
         pair = [number(p) for p in rows(item["payouts"], "payouts")]
-        if len(pair) != 2 or None in pair or not sum(p or 0.0 for p in pair) > 0:
+        ending = of_payouts(*(pair[::-1] if turned else pair)) if len(pair) == 2 else None
+        if ending is None:
             raise BadAnswer(f"{name}: payouts {item['payouts']!r} are not a pair of amounts")
-        share = (pair[1 if turned else 0] or 0.0) / sum(p or 0.0 for p in pair)
         stamp = item.get("resolved_at")
-        at = fetched_at if stamp in (None, "") else min(_moment(stamp), fetched_at)
-        void = abs(share - 0.5) < 0.01
         records.append(
             Resolution(
                 market_id=name,
-                status="void" if void else "resolved",
-                payout=None if void else round(share, 6),
-                resolved_at=at,
+                **ending._asdict(),
+                resolved_at=fetched_at if stamp in (None, "") else min(_moment(stamp), fetched_at),
                 known_at=fetched_at,
             )
         )

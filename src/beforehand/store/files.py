@@ -3,6 +3,7 @@
 import csv
 import fcntl
 import hashlib
+import io
 import os
 import re
 import stat
@@ -329,21 +330,32 @@ def read_text(path: Path) -> str:
 
 SEPARATORS = ",;\t|"
 MOST_COLUMNS = 1000
+MOST_LINES, LONGEST_CELL = 1000, 2**26
+"""Lines of a record, and characters of a cell: Python's own limit is a page of text."""
+csv.field_size_limit(LONGEST_CELL)
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
 
 def csv_header(path: Path) -> list[str]:
     """The names in a CSV's first line, in small letters. Raises InputError if it is not CSV."""
-    return _header(path, _lines(path)[0])[0]
+    return _begin(path)[1]
 
 
-def _lines(path: Path) -> list[str]:
-    return re.split(r"\r\n|\n|\r", read_text(path))
+def _begin(path: Path) -> tuple[list[str], list[str], str, int]:
+    """The lines of a CSV, the names in its header, its separator, and the line (from 0) after the
+    header. A first line `sep=;` is how files for Excel state the separator."""
+    lines = re.split(r"\r\n|\n|\r", read_text(path))
+    stated = _SEPARATOR.fullmatch(lines[0])
+    first = 1 if stated and len(lines) > 1 else 0
+    names, mark = _header(path, lines[first], stated[1] if stated and first else None)
+    return lines, names, mark, first + 1
 
 
-def _header(path: Path, line: str) -> tuple[list[str], str]:
-    """(names, separator): the separator is the one that makes most columns of the first line."""
-    split, wrong = {",": list[str]()}, None
-    for mark in SEPARATORS if line.strip() else "":
+def _header(path: Path, line: str, stated: str | None) -> tuple[list[str], str]:
+    """(names, separator): the separator is the stated one, else that which makes most columns of
+    the first line."""
+    split, wrong = {stated or ",": list[str]()}, None
+    for mark in (stated or SEPARATORS) if line.strip() else "":
         try:
             split[mark] = _cells(line, mark)
         except csv.Error as error:
@@ -360,36 +372,57 @@ def _header(path: Path, line: str) -> tuple[list[str], str]:
 
 
 def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None, str]]:
-    """(line number, row by lower-case column, reason why there is none) of every line; cells are
-    separated by `,`, `;`, tab or `|`.
+    """(line number, row by lower-case column, reason why there is none) of every record (RFC 4180);
+    cells are separated by `,`, `;`, tab or `|`.
 
-    Each line is read on its own, so that a stray quote costs one row and not the rest of the
-    file. A row with more or fewer cells than the header is refused: a decimal comma can cause this.
+    A cell in quotes may hold line breaks. A quote that is not closed within some lines costs its
+    own line alone, and not the rest of the file. A row with more or fewer cells than the header is
+    refused: a decimal comma can cause this.
     """
-    lines = _lines(path)
-    header, mark = _header(path, lines[0])
+    lines, header, mark, k = _begin(path)
     if missing := [name for name in needed if name not in header]:
         raise InputError(
             f"{path}: the header lacks {', '.join(missing)}. The first line must name the columns "
             f"{','.join(needed)}"
         )
-    for number, line in enumerate(lines[1:], start=2):
+    while k < len(lines):
+        number, line = k + 1, lines[k]
+        k += 1
         if not line.strip():
             continue
         try:
-            cells = _cells(line, mark)
+            cells, more = _record(lines, k - 1, mark, len(header))
         except csv.Error as error:
             yield number, None, f"not CSV, perhaps an unbalanced quote ({error})"
             continue
+        k += more
         if len(cells) != len(header):
-            more = " (a decimal comma?)" if len(cells) > len(header) else ""
-            yield number, None, f"{len(cells)} cells under {len(header)} columns{more}"
+            hint = " (a decimal comma?)" if len(cells) > len(header) else ""
+            yield number, None, f"{len(cells)} cells under {len(header)} columns{hint}"
             continue
         yield number, dict(zip(header, (cell.strip() for cell in cells), strict=True)), ""
 
 
-def _cells(line: str, mark: str = ",") -> list[str]:
-    return next(csv.reader([line], strict=True, delimiter=mark))
+def _record(lines: Sequence[str], k: int, mark: str, n: int) -> tuple[list[str], int]:
+    """The cells of the record that begins with a line, and over how many more lines it goes: to
+    where its quotes are closed, if it has `n` cells then. Raises csv.Error."""
+    try:
+        return _cells(lines[k], mark), 0
+    except csv.Error:
+        if lines[k].count('"') % 2 == 0:
+            raise
+        for more in range(1, min(MOST_LINES, len(lines) - k)):
+            if lines[k + more].count('"') % 2:  # Here the quotes are closed.
+                with suppress(csv.Error):
+                    cells = _cells("\n".join(lines[k : k + more + 1]), mark)
+                    if len(cells) == n:
+                        return cells, more
+                break
+        raise
+
+
+def _cells(record: str, mark: str = ",") -> list[str]:
+    return next(csv.reader(io.StringIO(record, newline=""), strict=True, delimiter=mark))
 
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z")

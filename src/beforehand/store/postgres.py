@@ -15,6 +15,7 @@ from beforehand.errors import Held, InputError
 from beforehand.store.database import Row, Transaction
 
 _SHAPE = "it must look like postgresql://user:password@host:5432/name"
+_SIGNS = ". Signs of a password are written as @ %40, : %3A, / %2F, # %23, ? %3F, % %25"
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_lock(hashtextextended(:name, 0))")
 _PING = sa.text("SELECT 1")
@@ -104,10 +105,12 @@ def _text(sql: str, lists: tuple[str, ...] = ()) -> sa.TextClause:
 def postgres_engine(url: str) -> sa.Engine:
     """An engine over Postgres, by psycopg. Raises InputError if the URL is not a Postgres
     address."""
+    if "," in url.rpartition("@")[2].partition("/")[0]:
+        raise InputError(f"BEFOREHAND_DATABASE_URL names several hosts: name one ({_SHAPE})")
     try:
         parsed = sa.make_url(url)
-    except SQLAlchemyError:
-        raise InputError(f"BEFOREHAND_DATABASE_URL is not an address: {_SHAPE}") from None
+    except (SQLAlchemyError, ValueError):  # A part of the address may be one of the password.
+        raise InputError(f"BEFOREHAND_DATABASE_URL is not an address: {_SHAPE}{_SIGNS}") from None
     if not parsed.drivername.startswith("postgres"):
         raise InputError(
             f"BEFOREHAND_DATABASE_URL names {parsed.drivername!r}: {_SHAPE}; without it, "
@@ -115,7 +118,8 @@ def postgres_engine(url: str) -> sa.Engine:
         )
     return sa.create_engine(
         parsed.set(drivername="postgresql+psycopg"),
-        connect_args={"connect_timeout": 10},
+        # A pooler may hand out another connection, which does not know what one has prepared.
+        connect_args={"connect_timeout": 10, "prepare_threshold": None},
         pool_size=8,
         max_overflow=64,
         pool_pre_ping=True,

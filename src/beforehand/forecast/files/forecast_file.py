@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, cast, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import orjson
 
-from beforehand.clock import end_of_day, from_us, parse_instant
+from beforehand.clock import end_of_day, from_us, parse_instant, zone_of
 from beforehand.errors import InputError
 from beforehand.forecast.files.foreign import foreign
 from beforehand.forecast.files.inspect_log import is_archive, of_archive
@@ -99,12 +99,7 @@ def reading(
                 f"names, not {name}={said}"
             )
         named[name] = said.lower()
-    try:
-        zone = ZoneInfo(timezone) if timezone else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InputError(
-            f"{mark}timezone {timezone!r} is not known: write it like Europe/Berlin or UTC"
-        ) from None
+    zone = zone_of(timezone, mark) if timezone else None
     if dates not in (None, *get_args(Dates)):
         raise InputError(f"{mark}dates {dates!r} must be {' or '.join(get_args(Dates))}")
     return Reading(named, zone, percent, mark, cast("Dates | None", dates))

@@ -64,6 +64,7 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.gateway.worlds import World
 from beforehand.records.rows import Previous, Snippet, TraceRow
+from beforehand.records.text import storable
 from beforehand.records.world import Market
 from beforehand.score.scoreboard import Kept
 from beforehand.store.run_folder import last_probe
@@ -331,7 +332,7 @@ class PythonForecaster(Forecaster):
             text, trace = f"{self.name} raised {said_of(error)}", traceback.format_exc()
             if isinstance(error, BadAnswer):
                 text = trace = str(error)
-            failed = self._trace(context, meter, trace[-LONGEST_TRACEBACK:])
+            failed = self._trace(context, meter, storable(trace[-LONGEST_TRACEBACK:]))
             kind = Abstained if isinstance(error, Abstained) else NoDecision
             raise kind(text, [failed]) from None
         looked_up = shown.audit

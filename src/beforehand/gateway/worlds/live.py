@@ -30,7 +30,7 @@ from beforehand.gateway.worlds.pull import (
     page_parser,
     page_request,
 )
-from beforehand.gateway.worlds.settled import Ended, Settled, listed, opened, out_of_reach
+from beforehand.gateway.worlds.settled import Ended, LeftOut, Settled, listed, opened, out_of_reach
 from beforehand.ids import split_market_id
 from beforehand.records.world import (
     Document,
@@ -267,9 +267,9 @@ class LiveWorld:
                 found += self._history(market_id, token, window)
         return list({(p.observed_at, p.known_at, p.price): p for p in found}.values())
 
-    def settled(self, wanted: Settled) -> Iterator[Ended]:
+    def settled(self, wanted: Settled, left: LeftOut) -> Iterator[Ended]:
         """The settled markets of a venue, listed as they are asked for."""
-        return listed(self._puller, wanted)
+        return listed(self._puller, wanted, left)
 
     def opened(self, venue: str) -> Iterator[int]:
         """Every open market of a venue, page by page; yields how many a page had."""

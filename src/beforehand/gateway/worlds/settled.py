@@ -1,13 +1,14 @@
 """Lists of a venue's settled markets, page by page, and of those that are open."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from beforehand.errors import InputError
 from beforehand.gateway.worlds.pull import (
     Puller,
+    Skipped,
     gamma_markets,
     kalshi_events,
     kalshi_markets,
@@ -50,9 +51,19 @@ class Ended:
     status: str
 
 
-def listed(puller: Puller, wanted: Settled) -> Iterator[Ended]:
+@dataclass
+class LeftOut:
+    """What a listing named and did not give: rows that could not be read, and why; markets that
+    are over and have no result."""
+
+    unread: list[str] = field(default_factory=list)
+    without_result: list[str] = field(default_factory=list)
+
+
+def listed(puller: Puller, wanted: Settled, left: LeftOut) -> Iterator[Ended]:
     """Settled markets in the venue's order: Polymarket by scheduled close, Kalshi as it lists them,
-    its historical tier (which is listed by series alone) after the live one."""
+    its historical tier (which is listed by series alone) after the live one. What is left out is
+    added to `left`."""
     seen: set[str] = set()
     for first, historical in _tiers(puller, wanted):
         cursor: str | None = None
@@ -63,6 +74,7 @@ def listed(puller: Puller, wanted: Settled) -> Iterator[Ended]:
                 _page(wanted, cursor, historical),
                 gamma_markets if wanted.venue == polymarket.VENUE else kalshi_markets,
             )
+            _note(records, left)
             for one in _ended(records, wanted, first):
                 if one.id not in seen:
                     seen.add(one.id)
@@ -120,6 +132,19 @@ def _page(wanted: Settled, cursor: str | None, historical: bool) -> Request:
     if wanted.venue == polymarket.VENUE:
         return polymarket.settled_request(wanted.since, wanted.min_volume, cursor)
     return kalshi.settled_request(wanted.since, wanted.until, wanted.series, cursor, historical)
+
+
+def _note(records: list[Any], left: LeftOut) -> None:
+    """What of a page is left out."""
+    ended = {r.market_id for r in records if isinstance(r, Resolution)}
+    left.unread += [one.reason for one in records if isinstance(one, Skipped)]
+    left.without_result += [
+        state.market_id
+        for state in records
+        if isinstance(state, MarketState)
+        and state.status in (*kalshi.ENDED, "closed")
+        and state.market_id not in ended
+    ]
 
 
 def _ended(records: list[Any], wanted: Settled, first: datetime) -> Iterator[Ended]:

@@ -25,13 +25,13 @@ from beforehand.ids import market_id
 from beforehand.jobs.benchmark.events import SnapshotLine
 from beforehand.jobs.benchmark.rounds import LeftOut
 from beforehand.records.world import Observation
-from beforehand.score.forecastbench import DATASETS, MARKETS
-from beforehand.sources import edgar
+from beforehand.score.forecastbench import kind_of
+from beforehand.sources import edgar, xbrl
 from beforehand.store.files import read_json, read_text
 
 FORECASTBENCH_LICENCE = "CC-BY-SA-4.0"
 METACULUS_LICENCE = "Metaculus: no evaluation of models without its permission"
-QUARTER = (80, 100)
+QUARTER = 3
 """Days of a quarter, as companies count them."""
 FEWEST_VALUES, LONGEST_LAG = 5, 200
 """Quarterly values on record, and days from a quarter's end to the filing, in the median."""
@@ -87,7 +87,7 @@ def _forecastbench(path: Path, found: Read) -> None:
             found.leave(one.get("id") if isinstance(one, Mapping) else one, "a combination")
             continue
         source, text = str(one.get("source")), one.get("question")
-        if source not in MARKETS | DATASETS or not isinstance(text, str):
+        if (kind := kind_of(one)) is None or not isinstance(text, str):
             found.leave(one["id"], "no question, or of an unknown source")
             continue
         text = text.replace("{forecast_due_date}", due)
@@ -101,7 +101,7 @@ def _forecastbench(path: Path, found: Read) -> None:
         }
         place = {"type": source, "market_id": one["id"], "url": _text(one.get("url"))}
         source_wire = {k: v for k, v in place.items() if v}
-        if source in MARKETS:
+        if kind == "market":
             _market_question(one, {**base, "source": source_wire}, asked_at, found)
             continue
         dates = one.get("resolution_dates")
@@ -256,13 +256,12 @@ def from_edgar(view: View, companies: Sequence[str], concepts: Sequence[str]) ->
 
 def _quarter_end(row: Observation) -> date | None:
     """The end of the quarter that a value is of (or the day, for what is counted on one)."""
+    fact = xbrl.Fact.of(row.data, row.known_at)
     try:
-        end = date.fromisoformat(str(row.data.get("end")))
-        start = row.data.get("start")
-        days = None if start is None else (end - date.fromisoformat(str(start))).days
+        quarterly = fact.end is not None and (fact.start is None or fact.months == QUARTER)
+        return date.fromisoformat(str(fact.end)) if quarterly else None
     except ValueError:
         return None
-    return end if days is None or QUARTER[0] <= days <= QUARTER[1] else None
 
 
 def _next(
@@ -289,10 +288,12 @@ def _next(
         found.leave(name, "the next value is overdue, or such values are filed late")
         return
     bound = float(values[before].data["value"])
+    of_quarter = values[before].data.get("start") is not None
+    span = "quarter" if of_quarter else "period"
     found.events.append(
         {
             "id": f"{name}:{period.isoformat()}",
-            "question": f"Will {concept} of CIK {int(company)} for the period that ends on {period.isoformat()} exceed {bound:,.10g} {unit}, the value of a year before?",  # noqa: E501
+            "question": f"Will {concept} of CIK {int(company)} for the {span} that ends on {period.isoformat()} exceed {bound:,.10g} {unit}, the value of a year before?",  # noqa: E501
             "domain": "finance",
             "resolution_date": iso(due),
             "source": {"type": "SEC", "market_id": f"CIK{edgar.cik10(company)}"},
@@ -305,6 +306,7 @@ def _next(
                 "concept": concept,
                 "unit": unit,
                 "period": period.isoformat(),
+                **({"months": QUARTER} if of_quarter else {}),
                 "above": bound,
             },
         }

@@ -25,14 +25,15 @@ from beforehand.jobs.benchmark.events import load_events, market_of, valid
 from beforehand.jobs.results import resolution_wire
 from beforehand.records.benchmark import EventSpec, Outcome, ResolutionRecord
 from beforehand.records.record import Number, Record, Utc
-from beforehand.records.world import Observation
-from beforehand.sources import edgar
+from beforehand.sources import edgar, xbrl
 from beforehand.store.files import append_jsonl, plain_number, read_csv, read_lines, write_jsonl
 from beforehand.world.importers.prices import when
 
 LONGEST_GAP = timedelta(days=1)
 """A price settles a question if it is at most so old at the question's time."""
 OPEN, VOID, DISPUTED, CONFLICT = "open", "void", "disputed", "conflict"
+UNDECIDED = "undecided"
+"""Several reported values fit what settles it."""
 
 
 class Settles(Record):
@@ -43,6 +44,7 @@ class Settles(Record):
     concept: str | None = None
     unit: str | None = None
     period: str | None = None
+    months: Literal[3, 6, 9, 12] | None = None
     id: str | None = None
     at: Utc | None = None
     above: Number | None = None
@@ -167,6 +169,9 @@ def resolve(events: Path, out: Path, sources: Sources, now: datetime) -> Resolve
     for number, spec in asked:
         try:
             state, said = _ask(spec, sources)
+        except xbrl.Undecided as error:
+            found.problems.append(f"{spec.id}: {error}")
+            state, said = UNDECIDED, []
         except InputError as error:
             raise InputError(f"{events}:{number}: {spec.id}: {error}") from None
         _keep(found, spec, state, said, before.get(spec.id), now)
@@ -287,38 +292,30 @@ def _by_rule(rule: object, sources: Sources) -> Iterator[Ended]:
 
 
 def _of_fact(settles: Settles, view: View) -> Iterator[Ended]:
-    """The first filing of a fact: a later one may restate it, and that is no news then."""
+    """The first filing of a fact."""
     if settles.cik is None or settles.concept is None or settles.period is None:
         raise InputError("resolves_by of an xbrl_fact needs cik, concept and period")
+    period = xbrl.Period.read(settles.period, settles.months)
+    if period is None:
+        raise InputError(
+            f"resolves_by.period: {settles.period!r} is no period: write a day such as 2025-06-30, "
+            "two (2025-04-01/2025-06-30), or a fiscal label such as 2025 Q2"
+        )
     cik = edgar.cik10(settles.cik)
     try:
         rows = view.observations(edgar.SOURCE, "fact", cik)
     except ReplayMiss:
         return
-    fitting = sorted(
-        (row for row in rows if _fits(row, settles)), key=lambda row: (row.known_at, row.id)
-    )
-    if fitting:
-        data, value = fitting[0].data, float(fitting[0].data["value"])
+    filed = xbrl.Filings(xbrl.Fact.of(row.data, row.known_at) for row in rows if not row.snapshot)
+    if (fact := filed.first(settles.concept, settles.unit, period)) is not None:
         yield {
             "id": "",
-            "outcome": settles.outcome(value),
-            "resolved_at": iso(fitting[0].known_at),
-            "verified_value": value,
-            "verified_source": f"edgar:{cik}/{data['accession']}",
+            "outcome": settles.outcome(fact.value),
+            "resolved_at": iso(fact.known_at),
+            "verified_value": fact.value,
+            "verified_source": f"edgar:{cik}/{fact.accession}",
             "source": "EDGAR",
         }
-
-
-def _fits(row: Observation, settles: Settles) -> bool:
-    data, concept = row.data, str(settles.concept).lower()
-    named = str(data["concept"]).lower()
-    fiscal = f"{data.get('fiscal_year')} {data.get('fiscal_period')}"
-    return (
-        concept in (named, named.partition(":")[2])
-        and settles.period in (data.get("end"), fiscal)
-        and (settles.unit is None or str(data["unit"]).lower() == settles.unit.lower())
-    )
 
 
 def _of_price(settles: Settles, prices: Mapping[str, Sequence[Close]]) -> Iterator[Ended]:

@@ -22,13 +22,13 @@ from beforehand.lazy import lazy
 from beforehand.records.cutoff import document_known_at
 from beforehand.records.world import Observation
 from beforehand.score.audit import (
-    StoredFact,
     StoredFacts,
     StoredMarket,
     StoredRecord,
     StoredText,
 )
 from beforehand.sources import edgar
+from beforehand.sources.xbrl import Fact
 from beforehand.store.archive.reader import Archive
 
 MARKETS = ("market_snapshot", "market", "price", "odds")
@@ -131,26 +131,26 @@ class ArchiveRecords:
         return StoredFacts(found) if found else None
 
     @lazy
-    def _all_facts(self) -> list[tuple[Observation, StoredFact]]:
+    def _all_facts(self) -> list[tuple[Observation, Fact]]:
         rows = self._world.observations(edgar.SOURCE, "fact", None, to_us(self._view.t))
-        return [(row, _fact(row)) for row in rows if not row.snapshot]
+        return [(row, Fact.of(row.data, row.known_at)) for row in rows if not row.snapshot]
 
     @lazy
-    def _by_accession(self) -> dict[str, list[StoredFact]]:
+    def _by_accession(self) -> dict[str, list[Fact]]:
         found = defaultdict(list)
         for row, fact in self._all_facts:
             found[str(row.data.get("accession"))].append(fact)
         return dict(found)
 
     @lazy
-    def _by_company(self) -> dict[str, list[StoredFact]]:
+    def _by_company(self) -> dict[str, list[Fact]]:
         found = defaultdict(list)
         for row, fact in self._all_facts:
             found[row.subject].append(fact)
         return dict(found)
 
     @lazy
-    def _by_row(self) -> dict[str, list[StoredFact]]:
+    def _by_row(self) -> dict[str, list[Fact]]:
         found = defaultdict(list)
         for row, fact in self._all_facts:
             found[row.id].append(fact)
@@ -172,19 +172,6 @@ class ArchiveRecords:
                 if isinstance(address := row.data.get(name), str):
                     found[_address(address)].append(row)
         return dict(found)
-
-
-def _fact(row: Observation) -> StoredFact:
-    data = row.data
-    year, period = data.get("fiscal_year"), data.get("fiscal_period")
-    return StoredFact(
-        concept=str(data["concept"]),
-        value=float(data["value"]),
-        unit=str(data["unit"]),
-        end=data.get("end"),
-        fiscal=f"{year} {period}" if year and period else None,
-        known_at=row.known_at,
-    )
 
 
 def _said(row: Observation) -> str:

@@ -95,9 +95,9 @@ def import_problems(manifest: ArchiveManifest, now: datetime) -> Iterator[str]:
 
 def late_records(kind: str, latest: int | None, importer: str, recorded_at: str) -> str | None:
     """A problem where a record is known later than it was recorded. A bare date counts to the end
-    of its day. Texts count to the due date of their question set and endings to the date that they
-    state, which may both lie ahead: these are left out."""
-    if latest is None or importer == MADE_UP or kind in ("market", "resolution"):
+    of its day. Texts count to the due date of their question set, endings to the date and documents
+    to the publication that they state, which may lie ahead: these are left out."""
+    if latest is None or importer == MADE_UP or kind in ("market", "resolution", "document"):
         return None
     if latest <= to_us(end_of_day(parse_instant(recorded_at))):
         return None

@@ -15,8 +15,9 @@ from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.errors import InputError
 from beforehand.ids import market_id
 from beforehand.records.bulk import PriceSeriesRow
+from beforehand.sources.readings import quoted
 from beforehand.store.archive.manifest import Coverage
-from beforehand.world.importers.coverage import covered, micros
+from beforehand.world.importers.coverage import Times, covered, micros
 
 VENUE, SNAPSHOT, CHANGE = "POLYMARKET", "book", "price_change"
 Point = tuple[int, float, float]
@@ -50,8 +51,8 @@ class Book:
         """The best bid and ask; None where one is not known, or where they cross."""
         if not (self.whole and self._bids and self._asks):
             return None
-        bid, ask = max(self._bids), min(self._asks)
-        return (bid, ask) if 0 <= bid <= ask <= 1 else None
+        quote = quoted(max(self._bids), min(self._asks))
+        return None if quote.bid is None or quote.ask is None else (quote.bid, quote.ask)
 
 
 def _levels(said: object) -> dict[float, float]:
@@ -72,6 +73,7 @@ def prices(
     db: duckdb.DuckDBPyConnection,
     files: Sequence[str],
     yes: Mapping[str, str],
+    times: Times,
     every: timedelta,
     gap: timedelta,
     notes: dict[str, int],
@@ -79,7 +81,8 @@ def prices(
 ) -> Iterator[PriceSeriesRow]:
     """One series a market, of the middle between best bid and ask of its asset `yes`: the last of
     each `every`. Raises InputError for rows that are none."""
-    time, from_files = micros(db, files, "timestamp"), "read_parquet($files, union_by_name = true"
+    time = micros(db, files, "timestamp", times)
+    from_files = "read_parquet($files, union_by_name = true"
     coverage.append(
         covered(db, f"SELECT {time} AS t FROM {from_files})", {"files": files}, VENUE, gap)
     )

@@ -1,14 +1,18 @@
 """The markets of a dump: words and endings, known when the dump was fetched."""
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import orjson
 
+from beforehand.clock import end_of_day
+from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
 from beforehand.records.record import Record
 from beforehand.records.world import Market, Resolution
+from beforehand.sources.readings import Ending, dollars, of_payouts, of_result
+from beforehand.world.importers.prices import when
 
 Row = Mapping[str, Any]
 
@@ -40,11 +44,15 @@ def _kalshi(row: Row, fetched: datetime, notes: dict[str, int]) -> Iterator[Reco
         scheduled_close=close,
         known_at=fetched,
     )
-    payout = {"yes": 1.0, "no": 0.0}.get(str(row.get("result") or "").lower())
-    if payout is not None and close is not None and close <= fetched:
-        yield _ending("KALSHI", ticker, payout, close, fetched)
-    elif row.get("result"):
-        _count(notes, "endings_that_are_neither_yes_nor_no_or_have_no_time")
+    try:
+        ending = of_result(str(row.get("result") or ""), dollars(row, "settlement_value"), ticker)
+    except BadAnswer:
+        _count(notes, "endings_of_an_unknown_kind")
+        return
+    if ending is not None and close is not None and close <= fetched:
+        yield _ending("KALSHI", ticker, ending, close, fetched)
+    elif ending is not None:
+        _count(notes, "endings_without_a_time")
 
 
 def _polymarket(row: Row, fetched: datetime, notes: dict[str, int]) -> Iterator[Record]:
@@ -73,19 +81,19 @@ def _polymarket(row: Row, fetched: datetime, notes: dict[str, int]) -> Iterator[
     except (TypeError, ValueError):
         paid = []
     settled = bool(row.get("closed")) and sorted(paid) in ([0.0, 1.0], [0.5, 0.5])
-    if settled and close is not None and close <= fetched:
-        yield _ending("POLYMARKET", name, paid[yes], close, fetched)
+    ending = of_payouts(paid[yes], paid[1 - yes]) if settled else None
+    if ending is not None and close is not None and close <= fetched:
+        yield _ending("POLYMARKET", name, ending, close, fetched)
     elif row.get("closed"):
         _count(notes, "closed_markets_without_an_ending")
 
 
 def _ending(
-    venue: str, native: str, payout: float, close: datetime, fetched: datetime
+    venue: str, native: str, ending: Ending, close: datetime, fetched: datetime
 ) -> Resolution:
     return Resolution(
         market_id=market_id(venue, native),
-        status="resolved",
-        payout=payout,
+        **ending._asdict(),
         resolved_at=close,
         known_at=fetched,
     )
@@ -106,7 +114,15 @@ def _count(notes: dict[str, int], what: str) -> None:
 
 
 def instant(value: object) -> datetime | None:
-    """A time of a dump, which is UTC where it states no zone; None for none."""
+    """A time of a dump of the venues, which write UTC; of a date, the end of the day; None for
+    none."""
+    if isinstance(value, str):
+        try:
+            return when(value)
+        except ValueError:
+            return None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return end_of_day(datetime(value.year, value.month, value.day, tzinfo=UTC))
     if not isinstance(value, datetime):
         return None
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

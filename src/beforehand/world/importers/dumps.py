@@ -31,7 +31,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import Clock
+from beforehand.clock import Clock, zone_of
 from beforehand.errors import InputError
 from beforehand.ids import digest, market_id
 from beforehand.records.bulk import PriceSeriesRow
@@ -39,7 +39,7 @@ from beforehand.store.archive.manifest import Coverage
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.store.files import file_digest
 from beforehand.world.importers import books
-from beforehand.world.importers.coverage import Values, covered, micros
+from beforehand.world.importers.coverage import Times, Values, covered, micros
 from beforehand.world.importers.dump_markets import records_of
 from beforehand.world.importers.lines import Stored
 
@@ -68,11 +68,13 @@ Files = Mapping[Kind, list[str]]
 @dataclass(frozen=True)
 class Order:
     """How a dump is read: at most one price of a market for each `every`; a time of at least `gap`
-    without any row of a venue is a gap; ids of plain files belong to `venue`."""
+    without any row of a venue is a gap; ids of plain files belong to `venue`; times that state no
+    zone are of `timezone` (in the venues' own dumps UTC, if None)."""
 
     every: timedelta = timedelta(hours=1)
     gap: timedelta = timedelta(hours=1)
     venue: str = "LOCAL"
+    timezone: str | None = None
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
@@ -105,6 +107,8 @@ def store_dump(
     that cannot be read, or that need another one of the dump."""
     if order.every < timedelta(seconds=1):
         raise InputError("--every: at least a second (1s)")
+    if order.timezone is not None:
+        zone_of(order.timezone, "--")
     files, notes, coverage = files_of(paths), dict[str, int](), list[Coverage]()
     with TemporaryDirectory() as spill, duckdb.connect(config=_settings(spill)) as db:
         db.execute("SET TimeZone = 'UTC'")
@@ -180,6 +184,7 @@ def _records(
     coverage: list[Coverage],
     say: Say,
 ) -> Generator[Stored]:
+    times = Times(order.timezone, "UTC")
     tables: Sequence[tuple[Kind, str]] = (("kalshi_markets", "KALSHI"), ("markets", "POLYMARKET"))
     for kind, venue in tables:
         if files[kind]:
@@ -188,22 +193,25 @@ def _records(
                 yield from records_of(venue, row, notes)
     if named := files["kalshi_trades"]:
         say("trades of KALSHI")
-        sql = _KALSHI.replace("{time}", micros(db, named, "created_time"))
+        sql = _KALSHI.replace("{time}", micros(db, named, "created_time", times))
+        sql = sql.replace("{tenths}", str(_tenths(db, named)))
         trades = _Trades(sql, _KALSHI_NAMES, _KALSHI_LAST, {"files": named})
         yield from _prices(db, trades, "KALSHI", order, notes, coverage)
     if named := files["trades"]:
         say("trades of POLYMARKET")
-        sql = _POLYMARKET.replace("{time}", micros(db, files["blocks"], "timestamp"))
+        sql = _POLYMARKET.replace("{time}", micros(db, files["blocks"], "timestamp", times))
         values = {"files": named, "blocks": files["blocks"], "markets": files["markets"]}
         trades = _Trades(sql, _POLYMARKET_NAMES, _LAST, values)
         yield from _prices(db, trades, "POLYMARKET", order, notes, coverage)
     for path in files["plain"]:
         say(Path(path).name)
-        yield from _prices(db, _plain(db, path), order.venue, order, notes, coverage)
+        yield from _prices(
+            db, _plain(db, path, Times(order.timezone)), order.venue, order, notes, coverage
+        )
     if named := files["books"]:
         say("order books")
         yes = _yes_assets(db, files["markets"])
-        yield from books.prices(db, named, yes, order.every, order.gap, notes, coverage)
+        yield from books.prices(db, named, yes, times, order.every, order.gap, notes, coverage)
 
 
 # Each has the id of a market, the time in microseconds, the price of YES, and a key by which the
@@ -212,10 +220,25 @@ def _records(
 # in half the time that the price of the largest is.
 _KALSHI = """
 SELECT ticker AS name, {time} AS t, CAST("count" AS DOUBLE) AS size,
-    {time} * 1024 + CAST(CAST(yes_price AS DOUBLE) * 10 AS BIGINT) AS key
-FROM read_parquet($files, union_by_name = true) WHERE yes_price BETWEEN 0 AND 100"""
+    {time} * 1024 + CAST(CAST(yes_price AS DOUBLE) * {tenths} AS BIGINT) AS key
+FROM read_parquet($files, union_by_name = true)
+WHERE yes_price > 0 AND yes_price < 1000 // {tenths}"""
 _KALSHI_LAST = {"t": "max(key) >> 10", "p": "(max(key) & 1023) / 1000.0"}
 _KALSHI_NAMES = "SELECT ticker AS name FROM read_parquet($files, union_by_name = true)"
+
+
+def _tenths(db: duckdb.DuckDBPyConnection, files: Sequence[str]) -> int:
+    """How many tenths of a cent one of a dump's prices is: of cents, or of dollars where none is
+    above 1 and some are no whole number."""
+    found = db.execute(
+        "SELECT max(yes_price), bool_or(yes_price <> floor(yes_price)) "
+        "FROM read_parquet(?, union_by_name = true)",
+        [list(files)],
+    ).fetchone()
+    largest, broken = found or (None, None)
+    return 1000 if broken and largest is not None and largest <= 1 else 10
+
+
 _SIDES = """
     SELECT condition_id, unnest(CAST(clob_token_ids AS VARCHAR[])) AS token,
         lower(unnest(CAST(outcomes AS VARCHAR[]))) AS outcome,
@@ -248,7 +271,7 @@ FROM trades JOIN sides s USING (token) JOIN (
     SELECT block_number, any_value({{time}}) AS t
     FROM read_parquet($blocks, union_by_name = true) GROUP BY block_number
 ) b USING (block_number)
-WHERE p BETWEEN 0 AND 1"""
+WHERE p > 0 AND p < 1"""
 _LAST = {"t": "max(t)", "p": "arg_max(p, key)"}
 _POLYMARKET_NAMES = "SELECT condition_id AS name FROM read_parquet($markets, union_by_name = true)"
 
@@ -259,7 +282,7 @@ def _yes_assets(db: duckdb.DuckDBPyConnection, markets: Sequence[str]) -> dict[s
     return dict(db.execute(sql, {"markets": list(markets)}).fetchall())
 
 
-def _plain(db: duckdb.DuckDBPyConnection, path: str) -> "_Trades":
+def _plain(db: duckdb.DuckDBPyConnection, path: str, times: Times) -> "_Trades":
     rows = db.execute("DESCRIBE SELECT * FROM read_parquet(?)", [path]).fetchall()
     columns = {str(row[0]).lower(): str(row[0]) for row in rows}
     name = columns[next(one for one in IDS if one in columns)]
@@ -269,7 +292,8 @@ def _plain(db: duckdb.DuckDBPyConnection, path: str) -> "_Trades":
     price = (
         f'CAST("{columns["price"]}" AS DOUBLE)'
         if "price" in columns
-        else f"({quoted['bid']} + {quoted['ask']}) / 2"
+        else f"CASE WHEN {quoted['bid']} > 0 AND {quoted['ask']} < 1 AND {quoted['bid']} <= "
+        f"{quoted['ask']} THEN ({quoted['bid']} + {quoted['ask']}) / 2 END"
     )
     size = next((columns[one] for one in ("size", "count", "volume") if one in columns), None)
     amount = f'CAST("{size}" AS DOUBLE)' if size else "NULL"
@@ -277,7 +301,7 @@ def _plain(db: duckdb.DuckDBPyConnection, path: str) -> "_Trades":
     said = "".join(f"{value} AS {side}, " for side, value in quoted.items())
     # The rows of one time are in order, but not those of different times.
     return _Trades(
-        f"{names}, {micros(db, [path], time)} AS t, {price} AS p, {said}{amount} AS size, "
+        f"{names}, {micros(db, [path], time, times)} AS t, {price} AS p, {said}{amount} AS size, "
         "file_row_number AS key FROM read_parquet($files, file_row_number = true) "
         f"WHERE {price} BETWEEN 0 AND 1",
         f"{names} FROM read_parquet($files)",

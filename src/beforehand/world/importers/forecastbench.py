@@ -17,7 +17,7 @@ from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id
 from beforehand.records.record import Record
 from beforehand.records.world import PricePoint, Resolution
-from beforehand.score.forecastbench import DATASETS, MARKETS
+from beforehand.score.forecastbench import kind_of
 from beforehand.store.files import read_json
 from beforehand.world.importers.lines import Rejects, guarded
 from beforehand.world.importers.markets import QuestionText, text_version
@@ -57,7 +57,7 @@ def read(
             continue
 
         def one(item: Mapping[str, object], parse: Any = parse) -> list[Record]:
-            if item["source"] not in MARKETS | DATASETS:
+            if kind_of(item) is None:
                 raise ValueError(f"unknown source {item['source']!r}")
             found = list(parse(item, due, published_at))
             if not found:
@@ -95,7 +95,7 @@ class _SetResolution(TypedDict):
 def _question(raw: _SetQuestion, due: datetime, _: datetime) -> Iterator[Record]:
     source, native = raw["source"], raw["id"]
     opened, close = raw.get("market_info_open_datetime"), raw.get("market_info_close_datetime")
-    if source in MARKETS:
+    if kind_of(raw) == "market":
         yield text_version(raw, source, native, due, opened=opened, close=close)
         return
     dates = raw.get("resolution_dates")
@@ -112,11 +112,12 @@ def _resolution(raw: _SetResolution, _: datetime, published_at: datetime) -> Ite
     source, native, date = raw["source"], raw["id"], raw["resolution_date"]
     at = end_of_day(parse_instant(date))
     value, resolved = raw["resolved_to"], raw["resolved"]
-    name = horizon_id(source, native, date) if source in DATASETS else market_id(source, native)
+    of_dataset = kind_of(raw) == "dataset"
+    name = horizon_id(source, native, date) if of_dataset else market_id(source, native)
     known_at = max(at, published_at)
     if resolved:
         yield Resolution(
             market_id=name, status="resolved", payout=value, resolved_at=at, known_at=known_at
         )
-    elif source in MARKETS:
+    elif not of_dataset:
         yield PricePoint(market_id=name, price=value, observed_at=at, known_at=known_at)
