@@ -16,9 +16,9 @@ from beforehand.clock import from_us, iso
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.benchmark.stored import ArchiveRecords, open_records
 from beforehand.records.bulk import EvidenceRow, PredictionRow, decode_prediction
+from beforehand.records.xbrl import Fact
 from beforehand.score import audit as auditing
 from beforehand.score.audit import audit, check
-from beforehand.sources.xbrl import Fact
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 

@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 from beforehand.clock import iso
 from beforehand.records.bulk import EvidenceRow, PredictionRow
 from beforehand.records.cutoff import visible
-from beforehand.sources.xbrl import Fact, Filings, Period, undecided
+from beforehand.records.xbrl import Fact, Filings, Period, undecided
 
 Level = Literal["supported", "exists", "dated", "failed"]
 UNDATED, OWNLESS = "no timestamp", "the prediction has no timestamp"

@@ -24,9 +24,10 @@ from beforehand.gateway.view import View
 from beforehand.ids import market_id
 from beforehand.jobs.benchmark.events import SnapshotLine
 from beforehand.jobs.benchmark.rounds import LeftOut
+from beforehand.records import xbrl
 from beforehand.records.world import Observation
 from beforehand.score.forecastbench import kind_of
-from beforehand.sources import edgar, xbrl
+from beforehand.sources import edgar
 from beforehand.store.files import read_json, read_text
 
 FORECASTBENCH_LICENCE = "CC-BY-SA-4.0"

@@ -23,9 +23,10 @@ from beforehand.errors import InputError, NotFound, ReplayMiss
 from beforehand.gateway.view import View
 from beforehand.jobs.benchmark.events import load_events, market_of, valid
 from beforehand.jobs.results import resolution_wire
+from beforehand.records import xbrl
 from beforehand.records.benchmark import EventSpec, Outcome, ResolutionRecord
 from beforehand.records.record import Number, Record, Utc
-from beforehand.sources import edgar, xbrl
+from beforehand.sources import edgar
 from beforehand.store.files import append_jsonl, plain_number, read_csv, read_lines, write_jsonl
 from beforehand.world.importers.prices import when
 

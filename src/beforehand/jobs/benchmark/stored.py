@@ -21,6 +21,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.lazy import lazy
 from beforehand.records.cutoff import document_known_at
 from beforehand.records.world import Observation
+from beforehand.records.xbrl import Fact
 from beforehand.score.audit import (
     StoredFacts,
     StoredMarket,
@@ -28,7 +29,6 @@ from beforehand.score.audit import (
     StoredText,
 )
 from beforehand.sources import edgar
-from beforehand.sources.xbrl import Fact
 from beforehand.store.archive.reader import Archive
 
 MARKETS = ("market_snapshot", "market", "price", "odds")

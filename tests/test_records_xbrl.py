@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from beforehand.sources.xbrl import Fact, Filings, Period, Undecided
+from beforehand.records.xbrl import Fact, Filings, Period, Undecided
 
 
 def fact(value: float, start: str | None, end: str, filing: tuple[int, str, str], form: str = "10-Q") -> Fact:  # fmt: skip
