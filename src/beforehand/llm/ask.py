@@ -393,8 +393,9 @@ def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
         )
         return AnthropicModel(spec.name, provider=AnthropicProvider(anthropic_client=caller))
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-    from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
+
+    from beforehand.llm.compatible import CompatibleModel
 
     client = AsyncOpenAI(
         api_key=key or NO_KEY,
@@ -406,4 +407,4 @@ def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
             follow_redirects=False, timeout=timeout, verify=trust()
         ),
     )
-    return OpenAIChatModel(spec.name, provider=OpenAIProvider(openai_client=client))
+    return CompatibleModel(spec.name, provider=OpenAIProvider(openai_client=client))
