@@ -15,7 +15,7 @@ from beforehand.engine.context import StepContext
 from beforehand.errors import InputError
 from beforehand.forecast.base import NONE_HERE, PanelForecaster
 from beforehand.gateway.panel import Evidence
-from beforehand.ids import new_run_id
+from beforehand.ids import new_session_id
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.ask import Asker, Interval
 from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
@@ -73,8 +73,8 @@ def trial(request: BacktestRequest, workspace: Workspace, n: int) -> Tried:
         if entries & set(config.models):
             for t in grid.instants(config).tolist():
                 every.setdefault((t, config.market_id), []).append(config)
-    runs, now = workspace.home.runs, workspace.clock.now()
-    name = "trial-" + new_run_id(now, lambda one: (runs / one).exists())
+    # Another one may begin in this very second.
+    name = f"trial-{new_session_id(workspace.clock.now())}"
     found, asker = list[Answer](), Asker()
     try:
         with aside(workspace, request.limits, "trial", name) as meter:
