@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import time_machine
 from provider import Provider, serving
 
 import beforehand as bh
@@ -79,6 +80,18 @@ def test_a_second_trial_asks_anew(
         path.write_text(f"def same(context): return {p}\n")
         assert backtest(sim, f"python:{path}:same", "--try", "1") == 0
         assert json.loads(capsys.readouterr().out)["answers"][0]["probability"] == p
+
+
+def test_trials_of_one_second_do_not_meet(
+    sim: Path, mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each has calls of its own, as has a run."""
+    with time_machine.travel("2026-01-06T12:00:00Z", tick=False):
+        names = set()
+        for _ in range(2):
+            assert backtest(sim, f"{mine}:good", "--try", "3") == 0
+            names.add(json.loads(capsys.readouterr().out)["name"])
+        assert len(names) == 2
 
 
 def test_a_run_whose_forecaster_gives_no_forecast_stops(

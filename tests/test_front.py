@@ -571,6 +571,29 @@ def _wrapped(function):  # type: ignore[no-untyped-def]
     return lambda context: function(context)
 
 
+def test_a_column_that_cannot_be_read_is_said(world: bh.World) -> None:
+    class Odd:
+        """A table of a type that is not known."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            raise KeyError("Can't resolve iterator for type 'run_end_encoded'")
+
+    with pytest.raises(InputError, match=r"run_end_encoded.*give plain columns"):
+        bh.score_forecasts(Odd(), world, draws=100, placebo=0)
+
+
+def test_truth_values_are_no_probabilities(world: bh.World) -> None:
+    rows = [
+        {"id": name, "time": "2025-01-20T12:00:00Z", "probability": p}
+        for name, p in zip(world.markets, (0.35, True, False, None, 0), strict=False)
+    ]
+    said = bh.score_forecasts(rows, world, draws=100, placebo=0).rejected.rows()
+    reasons = {row["line"]: row["reason"] for row in said}
+    assert reasons[2] == reasons[3]
+    assert "is not a number in [0, 1]" in reasons[2]
+    assert "is missing" in reasons[4]
+
+
 def test_tables_in_other_peoples_hands() -> None:
     """Unknown values, empty tables and shared memory, in pandas, polars and DuckDB."""
     import duckdb

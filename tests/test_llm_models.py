@@ -338,3 +338,37 @@ def test_the_local_model_answers_one_call_at_a_time(home: Path) -> None:
     other.join(5)
     assert passed == [False, True]
     models.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "tokens"),
+    [
+        ({}, (10, 5)),
+        ({"object": None}, (10, 5)),
+        ({"id": None}, (10, 5)),
+        ({"created": None, "model": None}, (10, 5)),
+        ({"usage": {"prompt_tokens": 10, "completion_tokens": 5}}, (10, 5)),
+        ({"usage": {"prompt_tokens": 10}}, (0, 0)),
+        ({"usage": None}, (0, 0)),
+        ({"choices": [{"message": {"content": "0.42"}}]}, (10, 5)),
+    ],
+)
+def test_an_answer_that_lacks_fields_is_read(
+    change: dict[str, Any], tokens: tuple[int, int]
+) -> None:
+    """What is needed of a compatible server's answer is its text: the call was paid."""
+    from openai.types.chat import ChatCompletion
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from beforehand.llm.compatible import CompatibleModel
+
+    whole = {
+        "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "0.42"}}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+    }  # fmt: skip
+    answered = {name: value for name, value in (whole | change).items() if value is not None}
+    model = CompatibleModel("m", provider=OpenAIProvider(api_key="none"))
+    found = model._process_response(ChatCompletion.construct(**answered))
+    assert [part.content for part in found.parts if hasattr(part, "content")] == ["0.42"]
+    assert (found.usage.input_tokens, found.usage.output_tokens) == tokens

@@ -271,7 +271,14 @@ def rows_of(table: Any) -> Iterable[Mapping[str, object]]:
     elif hasattr(table, "__arrow_c_stream__"):
         import nanoarrow
 
-        rows = nanoarrow.ArrayStream(table).iter_py()
+        try:
+            rows = [*nanoarrow.ArrayStream(table).iter_py()]
+        except (KeyError, NotImplementedError, ValueError) as error:
+            why = str(error).splitlines()[0].strip("'\"")
+            raise InputError(
+                f"a column of the table cannot be read ({why}): give plain columns of texts, "
+                "numbers and times"
+            ) from None
     else:
         rows = table
     if not isinstance(rows, Iterable):

@@ -7,11 +7,13 @@ admitted and bounded by the registry, as the command line's calls are.
 """
 
 import asyncio
+import json
 import secrets
 import signal
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,6 +25,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from beforehand import __version__
 from beforehand.clock import iso, stopwatch
@@ -255,6 +259,22 @@ def _signals(ctx: Context) -> tuple[CallSignals, list["Future[None]"]]:
     return CallSignals(progress), telling
 
 
+def _unreadable(error: Exception) -> types.JSONRPCError:
+    """The answer to a line that is no message: under its id, if it has one, so that nobody waits
+    for it."""
+    said: Any = error.errors()[0]["input"] if isinstance(error, ValidationError) else None
+    code, told = types.INVALID_REQUEST, "Invalid request: a line is one JSON-RPC message"
+    if isinstance(said, str):
+        code, told = types.PARSE_ERROR, "Parse error: a line is JSON, and its texts are Unicode"
+        with suppress(ValueError, RecursionError):
+            said = json.loads(said)  # It takes the escape of half a character, which ours does not.
+    asked = said.get("id") if isinstance(said, dict) else None
+    if isinstance(asked, bool) or not isinstance(asked, (str, int)):
+        asked = None
+    problem = types.ErrorData(code=code, message=told)
+    return types.JSONRPCError(jsonrpc="2.0", id=asked, error=problem)
+
+
 async def serve_stdio(server: McpServer, leave: Callable[[], None]) -> None:
     """Serve one client on standard input and output until it disconnects. A signal calls `leave` at
     once: the SDK reads standard input on a thread that only another line would end."""
@@ -267,5 +287,16 @@ async def serve_stdio(server: McpServer, leave: Callable[[], None]) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(listen)
         async with stdio_server() as (reads, writes):
-            await server.sdk.run(reads, writes, server.sdk.create_initialization_options())
+            put, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+            async def relay() -> None:
+                async with put:
+                    async for item in reads:
+                        if isinstance(item, Exception):
+                            await writes.send(SessionMessage(_unreadable(item)))
+                        else:
+                            await put.send(item)
+
+            group.start_soon(relay)
+            await server.sdk.run(read, writes, server.sdk.create_initialization_options())
         group.cancel_scope.cancel()

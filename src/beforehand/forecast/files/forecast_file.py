@@ -256,7 +256,8 @@ def _stated(
         except ValueError as error:
             reason, who = str(error), str(plain.get("forecaster") or name).strip()
             unanswered: str | None = who
-            if str(plain.get("probability") or "").strip().lower() in NOTHING:
+            given = plain.get("probability")
+            if given is None or str(given).strip().lower() in NOTHING:
                 with suppress(ValueError):
                     blank.append(_line(number, plain, 0.0, name, how))
                     unanswered = None  # Whether the market could be forecast is seen later.
