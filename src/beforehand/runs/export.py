@@ -3,6 +3,7 @@ traces, OpenTelemetry."""
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -206,9 +207,15 @@ def _paper(folder: RunFolder, format: str, out: str | None, home: Home | None) -
     return {"out": str(path), "rows": len(summary["leaderboard"]), "what": "forecasters"}
 
 
+def _beside(folder: RunFolder, name: str) -> Path:
+    """Beside the run; where nobody may write there, the folder in which one stands."""
+    place = folder.path.parent
+    return place / name if os.access(place, os.W_OK) else Path(name).absolute()
+
+
 def _target(folder: RunFolder, out: str | None, name: str) -> Path:
     """Where an export goes: `out`, else beside the run's folder. Raises InputError."""
-    path, suffix = Path(out) if out else folder.path.with_name(name), Path(name).suffix
+    path, suffix = Path(out) if out else _beside(folder, name), Path(name).suffix
     if path.suffix and path.suffix not in (suffix, *ALSO.get(suffix, ())):
         raise InputError(f"--out {path} ends in {path.suffix}, and this format is {suffix}")
     if path.resolve().is_relative_to(folder.path.resolve()):

@@ -5,6 +5,7 @@ SQL is written once, with `:name` parameters, in the common part of both dialect
 Postgres through SQLAlchemy (`store/postgres.py`), which takes a third of a second to load.
 """
 
+import os
 import re
 import sqlite3
 import threading
@@ -48,6 +49,8 @@ class DatabaseBackend(Protocol):
 
     types: Mapping[str, str]
     """The column types that differ between the dialects."""
+    read_only: bool
+    """Whether nobody may write here."""
 
     def transaction(
         self, write: bool, lock: str | None = None
@@ -154,7 +157,10 @@ class Database:
             return self._backend.tables()
 
     def create(self, schema: str) -> None:
-        """Create tables and indices that are not there yet."""
+        """Create tables and indices that are not there yet; in a folder that nobody may write to,
+        they are as they are."""
+        if self._backend.read_only:
+            return
         with self.write("schema") as tx:
             for statement in filter(str.strip, schema.format(**self._backend.types).split(";")):
                 tx.run(statement)
@@ -200,6 +206,8 @@ class Sqlite:
         self._path, self._durable, self._busy = path, durable, busy
         self._idle: list[sqlite3.Connection] = []
         self._lock, self._closed = threading.Lock(), False
+        # A published run on a volume, a snapshot, a colleague's folder.
+        self.read_only = path.is_file() and not os.access(path.parent, os.W_OK)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -248,11 +256,28 @@ class Sqlite:
         for connection in idle:
             connection.close()
 
+    def _take_to_read(self) -> sqlite3.Connection:
+        """A connection to a file that nobody may write to, and that lies there whole."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        if log.is_file() and log.stat().st_size:
+            raise Unavailable(
+                f"{self._path} has changes in {log.name} that can only be read where {log.parent} "
+                "can be written to: copy the folder"
+            )
+        return sqlite3.connect(
+            f"{self._path.resolve().as_uri()}?mode=ro&immutable=1",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
     def _take(self) -> sqlite3.Connection:
         with self._lock:
             self._closed = False
             if self._idle:
                 return self._idle.pop()
+        if self.read_only:
+            return self._take_to_read()
         connection = sqlite3.connect(
             self._path, timeout=self._busy, isolation_level=None, check_same_thread=False
         )

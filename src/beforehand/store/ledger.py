@@ -45,11 +45,7 @@ class Ledger:
 
     def __init__(self, address: Path | str) -> None:
         """`address` is a SQLite file or a `postgresql://` URL."""
-        self._database = Database(address, durable=False)
-        try:
-            self._database.create(_SCHEMA)
-        except Corrupt as error:
-            raise Corrupt(f"{error}: delete it, it holds counters of the last hours only") from None
+        self._database, self._made = Database(address, durable=False), False
 
     def close(self) -> None:
         """Give the connections back."""
@@ -179,6 +175,14 @@ class Ledger:
             return int(rows[0][0])
 
     def _transaction(self) -> AbstractContextManager[Transaction]:
+        if not self._made:  # Who only reads a home that is read-only counts nothing.
+            try:
+                self._database.create(_SCHEMA)
+            except Corrupt as error:
+                raise Corrupt(
+                    f"{error}: delete it, it holds counters of the last hours only"
+                ) from None
+            self._made = True
         return self._database.write("traffic")
 
 

@@ -32,6 +32,8 @@ class Postgres:
         }
     )
 
+    read_only = False
+
     def __init__(self, url: str) -> None:
         self.engine = postgres_engine(url)
 
