@@ -18,6 +18,7 @@ _SHAPE = "it must look like postgresql://user:password@host:5432/name"
 _SIGNS = ". Signs of a password are written as @ %40, : %3A, / %2F, # %23, ? %3F, % %25"
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_lock(hashtextextended(:name, 0))")
+_PROCESS = sa.text("SELECT pg_backend_pid()")
 _PING = sa.text("SELECT 1")
 _UNLOCK = sa.text("SELECT pg_advisory_unlock(hashtextextended(:name, 0))")
 
@@ -36,10 +37,31 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self.engine = postgres_engine(url)
+        self._checked = False
+
+    def _check(self) -> None:
+        """Once: two sessions are two. A pool that hands out connections by transaction (PgBouncer)
+        would take away the lock by which one process drives a run. Raises InputError."""
+        if self._checked:
+            return
+        with self.engine.connect() as a, self.engine.connect() as b:
+            one, other = (
+                session.execution_options(isolation_level="AUTOCOMMIT").execute(_PROCESS).scalar()
+                for session in (a, b)
+            )
+        if one == other:
+            raise InputError(
+                "BEFOREHAND_DATABASE_URL is the address of a pool that hands out connections by "
+                "transaction (PgBouncer), and runs hold locks of whole sessions: give the address "
+                "of the server itself, or of a pool in session mode"
+            )
+        self._checked = True
 
     @contextmanager
     def transaction(self, write: bool, lock: str | None = None) -> Iterator[Transaction]:
         """BEGIN to COMMIT on a connection of the pool."""
+        if write:
+            self._check()
         with self.engine.begin() as connection:
             if lock is not None:
                 connection.execute(_LOCK, {"name": lock})
