@@ -58,8 +58,8 @@ def test_a_stranger_brings_the_market_itself(sim: Path, tmp_path: Path) -> None:
     assert done.summary["validity"]["variants_tried"]["value"] == 0
 
 
-def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
-    archive = Archive(sim)
+def test_every_row_is_scored_or_listed(wide: Path, tmp_path: Path) -> None:
+    archive = Archive(wide)
     world = RecordedWorld(archive)
     ends = Gateway(world).full_view().resolutions()
     good = next(r for r in ends if r.payout is not None)
@@ -229,7 +229,7 @@ def test_jsonl_and_prediction_records_score_alike(sim: Path, tmp_path: Path) -> 
             b'{"id": "x", "time": "2026-01-01T00:00:00Z", "probability": 0.5, "forecaster": {"a": 1}}',
             "not a name",
         ),
-        (b"x" * 200_000, "header"),
+        (b"x" * 200_000, "no column for id, time"),
     ],
 )
 def test_odd_files_get_a_sentence(content: bytes, reason: str, sim: Path, tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ def parse_market(
     resolution = _resolution(raw, name, sides.prices, fetched_at)
     if resolution is not None:
         records.append(resolution)
-    if not raw.get("closed"):
-        # Of a market without a book, the venue's own price; both are 0 before it opens.
+    if not raw.get("closed") and sides.prices != [0.0, 0.0]:  # They are before it opens.
+        # Of a market without a book, the venue's own price.
         shown = sides.prices[0] if _is_pair(sides.prices) else None
         quote = quoted(sides.bid, sides.ask, shown if sides.last is None else sides.last)
         records += _now(name, quote, fetched_at)
