@@ -127,7 +127,7 @@ class Ledger:
         """(the pause it asked for, its open circuit, its failures in a row), in one look. A gate is
         (seconds left, reason), or None where it is open."""
         names = [f"pause/{provider}", f"circuit/{provider}"]
-        with self._database.read() as db:
+        with self._there().read() as db:
             now = db.epoch(now)
             gates = db.run(
                 "SELECT name, made, until, reason FROM traffic_gates WHERE name IN :names",
@@ -175,7 +175,11 @@ class Ledger:
             return int(rows[0][0])
 
     def _transaction(self) -> AbstractContextManager[Transaction]:
-        if not self._made:  # Who only reads a home that is read-only counts nothing.
+        return self._there().write("traffic")
+
+    def _there(self) -> Database:
+        """The database with its tables: who only reads a home that is read-only counts nothing."""
+        if not self._made:
             try:
                 self._database.create(_SCHEMA)
             except Corrupt as error:
@@ -183,7 +187,7 @@ class Ledger:
                     f"{error}: delete it, it holds counters of the last hours only"
                 ) from None
             self._made = True
-        return self._database.write("traffic")
+        return self._database
 
 
 def _gate(db: Transaction, name: str, now: float) -> tuple[float, str] | None:
