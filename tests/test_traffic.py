@@ -450,8 +450,9 @@ def test_a_feed_that_was_not_reached_keeps_its_window(tmp_path: Path, vendor: Ve
 
 def test_a_damaged_ledger_says_so(tmp_path: Path) -> None:
     (tmp_path / "t.db").write_bytes(b"not a database at all, but long enough" * 50)
+    damaged = Ledger(tmp_path / "t.db")
     with pytest.raises(Corrupt, match="delete it"):
-        Ledger(tmp_path / "t.db")
+        damaged.take([("a", 1, 1.0)], 0.0)
 
 
 def test_an_answer_survives_a_ledger_that_fails(
