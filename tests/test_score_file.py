@@ -17,6 +17,7 @@ from beforehand.jobs.backtest import grid
 from beforehand.runs.rows import read_jsonl
 from beforehand.score.evaluate import Settings
 from beforehand.store.archive.reader import Archive
+from experiments import Out, told
 
 FAST = Settings(draws=200, placebo=20)
 
@@ -239,3 +240,30 @@ def test_odd_files_get_a_sentence(content: bytes, reason: str, sim: Path, tmp_pa
         score_file.run(
             forecast_file.read_file(path), Archive(sim), tmp_path / "runs", tmp_path / "t.jsonl"
         )
+
+
+def test_what_a_server_of_ours_collected_is_read(sim: Path, tmp_path: Path, capsys: Out) -> None:
+    """Its lines of days are no forecasts, users are forecasters, and the last submission counts."""
+    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    first, second = [r.market_id for r in view.resolutions() if r.payout is not None][:2]
+    at = {name: iso(from_us(view.first_prices()[name] + 60_000_000)) for name in (first, second)}
+
+    def row(user: str | None, name: str, p: float) -> dict[str, object]:
+        return {"user": user, "id": name, "time": at[name], "probability": p, "rationale": "", "received_at": at[name]}  # fmt: skip
+
+    rows: list[dict[str, object]] = [
+        {"user": "a", "day": "2025-01-20T00:00:00Z"},
+        row("a", first, 0.1),
+        row("a", first, 0.3),
+        row("b", first, 0.6),
+        row("a", second, 0.4),
+        {"user": "a", "day": "2025-01-21T00:00:00Z"},
+    ]
+    path = tmp_path / "ans.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = told(capsys, "score", str(path), "--archive", str(sim), "--draws", "100", "--placebo", "0")  # fmt: skip
+    board = {one["forecaster"]: one for one in found["leaderboard"]}
+    assert (board["a"]["n"], board["b"]["n"]) == (2, 1)
+    paid = [view.resolution(name).payout for name in (first, second)]  # type: ignore[union-attr]
+    squared = [(p - y) ** 2 for p, y in zip((0.3, 0.4), paid, strict=True)]  # type: ignore[operator]
+    assert board["a"]["brier"] == pytest.approx(sum(squared) / 2)

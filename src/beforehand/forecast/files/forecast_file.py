@@ -363,12 +363,30 @@ def _csv_rows(
             yield number, row
 
 
+def _is_collected(raw: object) -> bool:
+    """Whether a row is one that a server of ours took (`mcp --answers`)."""
+    return isinstance(raw, dict) and {"user", "id", "time", "received_at"} <= raw.keys()
+
+
 def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
+    found, replaced = list[tuple[int, object]](), set[int]()
+    last = dict[tuple[str, ...], int]()
     for number, line in read_lines(path):
         try:
             raw = orjson.loads(line)
         except orjson.JSONDecodeError:
             rejected.add("not JSON", number)
+            continue
+        if _is_collected(raw):  # Of a market and an instant, what was submitted last counts.
+            key = tuple(str(raw.get(name)) for name in ("user", "id", "time"))
+            replaced |= {last[key]} if key in last else set()
+            last[key] = number
+            raw = {**raw, "forecaster": raw.get("forecaster", raw["user"])}
+        elif isinstance(raw, dict) and raw.keys() == {"user", "day"}:
+            continue  # How far a user has gone through the days is no forecast.
+        found.append((number, raw))
+    for number, raw in found:
+        if number in replaced:
             continue
         if isinstance(raw, dict) and isinstance(raw.get("prediction"), dict):
             meta = raw.get("metadata")
