@@ -48,10 +48,15 @@ def aggregate(
         return median(said)
     if method == "vote":
         return sum(p >= 0.5 for p in said) / len(said)
-    if method == "logit_mean":
-        return _expit(fmean(map(_logit, said)))
     if method == "extremised":
         return _expit(PUSH * fmean(map(_logit, said)))
+    # The mean of 42 times 0.007 may come out below it.
+    return min(max(_mean(method, said, weights), min(said)), max(said))
+
+
+def _mean(method: Method, said: Sequence[float], weights: Sequence[float] | None) -> float:
+    if method == "logit_mean":
+        return _expit(fmean(map(_logit, said)))
     if method == "trimmed":
         cut = int(len(said) * TRIM)
         return fmean(sorted(said)[cut : len(said) - cut])
@@ -65,7 +70,13 @@ def aggregate(
 def aggregates(method: Method, said: "npt.NDArray[np.float64]") -> list[float | None]:
     """`aggregate` of each row; `said` is of shape (forecasters, rows), NaN where there is none."""
     if method == "mean" and len(said) > 1 and not (said != said).any():
-        return [total / len(said) for total in map(sum, zip(*said.tolist(), strict=True))]
+        means = [total / len(said) for total in map(sum, zip(*said.tolist(), strict=True))]
+        return [
+            min(max(mean, low), high)
+            for mean, low, high in zip(
+                means, said.min(axis=0).tolist(), said.max(axis=0).tolist(), strict=True
+            )
+        ]
     return [aggregate(method, [p for p in row if p == p]) for row in said.T.tolist()]
 
 

@@ -22,6 +22,8 @@ from beforehand.records.world import Observation
 
 DOCUMENTS, FACTS, PRICES = 8, 6, 5
 """The most documents, values of one fact, and prices of the past that it looks at."""
+NEVER = 1e-9
+"""A price of 0 or 1 has no odds to tilt."""
 MONTH = timedelta(days=30)
 TITLE = 300
 _CIK = re.compile(r"\bCIK\s*0*(\d{1,10})\b", re.IGNORECASE)
@@ -148,9 +150,11 @@ def by_rules(looked: Looked, words: float, rule: FactRule | None) -> tuple[float
     """A probability and its reason; `words` is how many of the news' words speak for YES rather
     than against it. Raises BadAnswer where nothing is known to forecast from."""
     if looked.price is not None:
-        q = min(max(looked.price, 0.001), 0.999)
+        if words == 0:
+            return looked.price, f"The market's price {looked.price:g}, as it is."
+        q = min(max(looked.price, NEVER), 1 - NEVER)
         odds = math.log(q / (1 - q)) + 0.3 * math.tanh(words / 2)
-        way = "as it is" if words == 0 else f"tilted {'up' if words > 0 else 'down'} by the news"
+        way = f"tilted {'up' if words > 0 else 'down'} by the news"
         return 1 / (1 + math.exp(-odds)), f"The market's price {looked.price:g}, {way}."
     if rule is not None and looked.values:
         return _next_value(looked.values, rule)

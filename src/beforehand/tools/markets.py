@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from beforehand.clock import iso, parse_instant
+from beforehand.clock import end_of_day, iso, parse_instant
 from beforehand.config import (
     MARKET_STATUS_ACTIVE,
     MARKET_STATUS_CLOSED,
@@ -327,8 +327,11 @@ def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -
 
 
 def span(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
-    """The instants `start` and `end`. Raises InputError if they are in the wrong order."""
+    """The instants `start` and `end`, of bare dates both days whole. Raises InputError if they are
+    in the wrong order."""
     low, high = moment("start", start), moment("end", end)
+    if high is not None and end is not None and len(end.strip()) == 10:
+        high = end_of_day(high)
     if low is not None and high is not None and low > high:
         raise InputError(f"start {start} lies after end {end}")
     return low, high
