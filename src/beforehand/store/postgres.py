@@ -50,6 +50,7 @@ class Postgres:
                 for session in (a, b)
             )
         if one == other:
+            self.engine.dispose()
             raise InputError(
                 "BEFOREHAND_DATABASE_URL is the address of a pool that hands out connections by "
                 "transaction (PgBouncer), and runs hold locks of whole sessions: give the address "
