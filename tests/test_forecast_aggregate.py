@@ -83,12 +83,10 @@ def test_weights_come_from_what_was_known(sim: Path, home: Path, capsys: Out) ->
     assert leans(rows[-1]) > 0.6, "the market's own weight has grown"
 
 
-@pytest.mark.parametrize("method", [one for one in METHODS if one != "extremised"])
+@pytest.mark.parametrize("method", [one for one in METHODS if one not in ("extremised", "vote")])
 @pytest.mark.parametrize("p", [0.007, 0.1, 1 / 3, 0.999, 0.0, 1.0])
 def test_what_is_brought_together_lies_within(method: Method, p: float) -> None:
     """However the sum is rounded: 42 times 0.007 are no less than it."""
-    if method == "vote":
-        return
     for n in (2, 3, 7, 42):
         assert aggregate(method, [p] * n, [0.3] * n) == pytest.approx(p, abs=2e-4)
         found = aggregate(method, [p] * n, [0.3] * n)

@@ -106,6 +106,12 @@ def parse_instant(text: str) -> datetime:
     return instant.astimezone(UTC)
 
 
+def when(text: str) -> datetime:
+    """The same, and the end of its day for a bare date: when what it dates is known."""
+    instant = parse_instant(text)
+    return end_of_day(instant) if len(text.strip()) == 10 else instant
+
+
 def zone_of(name: str, mark: str = "") -> ZoneInfo:
     """The time zone of this name; `mark` stands before the option in the error. Raises
     InputError."""

@@ -130,7 +130,7 @@ def _settled(
         note(f"{_count(len(left.without_result), 'listed market')} without a result: {named}")
     for failure in [*left.unread[:5], *done.failures[:5]]:
         note(f"  {failure}" if failure in left.unread else failure)
-    if done.failures:
+    if done.failures or left.unread:
         return EXIT_PARTIAL if done.new + done.present else EXIT_FAILED
     return EXIT_OK
 

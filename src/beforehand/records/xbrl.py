@@ -33,12 +33,13 @@ WEEK_YEAR = 10
 YEAR = 365.25
 _WORDS = {3: "the quarter", 6: "the half-year", 9: "the nine months", 12: "the year"}
 _YEAR = r"(?P<{0}>(?:19|20)\d\d)"
-_LABEL = re.compile(
+LABEL = re.compile(
     r"\b(?:(?:FY\s*)?" + _YEAR.format("before") + r"[\s/-]*(?P<part2>Q[1-4]|H[12]|9M|FY)|"
     r"(?P<part>Q[1-4]|H[12]|9M|FY)[\s/-]*(?:of\s+)?(?:FY\s*)?" + _YEAR.format("after") + r"|"
     r"fiscal(?:\s+year)?\s+" + _YEAR.format("fiscal") + r")\b",
     re.IGNORECASE,
 )
+"""A fiscal quarter, half-year, nine months or year, as people write it."""
 _PART = re.compile(r"\b(?:Q[1-4]|H[12]|9M)\b", re.IGNORECASE)
 _SPAN = re.compile(r"(\d{4}-\d\d-\d\d)(?:\s*(?:/|to)\s*(\d{4}-\d\d-\d\d))?")
 
@@ -124,7 +125,7 @@ class Period:
     def read(cls, text: str, months: int | None = None) -> "Period | None":
         """A period as people write it: `2025-06-30`, `2025-04-01/2025-06-30`, `Q2 2025`, `2025 Q2`,
         `FY2025`, `fiscal 2025`. None where a text says none."""
-        label, span = _LABEL.search(text), _SPAN.search(text)
+        label, span = LABEL.search(text), _SPAN.search(text)
         year: int | None = None
         part: Part | None = None
         if label is not None:

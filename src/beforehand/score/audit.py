@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 from beforehand.clock import iso
 from beforehand.records.bulk import EvidenceRow, PredictionRow
 from beforehand.records.cutoff import visible
-from beforehand.records.xbrl import Fact, Filings, Period, undecided
+from beforehand.records.xbrl import LABEL, Fact, Filings, Period, undecided
 
 Level = Literal["supported", "exists", "dated", "failed"]
 UNDATED, OWNLESS = "no timestamp", "the prediction has no timestamp"
@@ -222,12 +222,6 @@ class Stated:
 _SCALES = {"thousand": 1e3, "k": 1e3, "million": 1e6, "m": 1e6, "mn": 1e6}
 _SCALES |= {"billion": 1e9, "bn": 1e9, "b": 1e9, "trillion": 1e12, "tn": 1e12}
 _DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?\b")
-_FISCAL = re.compile(
-    r"\b(?:(Q[1-4]|FY)[\s/-]*(?:of\s+)?(?:FY\s*)?((?:19|20)\d\d)|((?:19|20)\d\d)[\s/-]*(Q[1-4]|FY)|"
-    r"fiscal(?: year)?\s+((?:19|20)\d\d))\b",
-    re.IGNORECASE,
-)
-_QUARTER = re.compile(r"\bQ[1-4]\b")
 _NUMBER = re.compile(
     r"(?<![\w.])(?P<sign>[-−]?)(?P<money>[$€£]?)(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)"
     r"(?:\s?(?P<scale>thousand|million|billion|trillion|bn|mn|tn|[kmb])\b)?"
@@ -240,7 +234,7 @@ _NUMBER = re.compile(
 def _numbers(text: str) -> list[Stated]:
     """The numbers that a text states; dates and fiscal periods are none."""
     found = []
-    for match in _NUMBER.finditer(_FISCAL.sub(" ", _DATE.sub(" ", text))):
+    for match in _NUMBER.finditer(LABEL.sub(" ", _DATE.sub(" ", text))):
         digits = match["digits"].replace(",", "")
         factor = _SCALES.get((match["scale"] or "").lower(), 1.0)
         decimals = len(digits.partition(".")[2])

@@ -1,12 +1,13 @@
 """How a market is shown: the documented keys, from what was known at t."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from beforehand.clock import end_of_day, iso, parse_instant
+from beforehand.clock import iso, parse_instant, when
 from beforehand.config import (
     MARKET_STATUS_ACTIVE,
     MARKET_STATUS_CLOSED,
@@ -329,19 +330,19 @@ def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -
 def span(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
     """The instants `start` and `end`, of bare dates both days whole. Raises InputError if they are
     in the wrong order."""
-    low, high = moment("start", start), moment("end", end)
-    if high is not None and end is not None and len(end.strip()) == 10:
-        high = end_of_day(high)
+    low, high = moment("start", start), moment("end", end, when)
     if low is not None and high is not None and low > high:
         raise InputError(f"start {start} lies after end {end}")
     return low, high
 
 
-def moment(name: str, text: str | None) -> datetime | None:
+def moment(
+    name: str, text: str | None, read: Callable[[str], datetime] = parse_instant
+) -> datetime | None:
     """An instant among the arguments. A bad one raises InputError with its name."""
     if text is None:
         return None
     try:
-        return parse_instant(text)
+        return read(text)
     except ValueError as error:
         raise InputError(f"{name}: {error}") from None

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import BeforeValidator, Field, ValidationError
 from typing_extensions import TypedDict
 
-from beforehand.clock import iso
+from beforehand.clock import iso, when
 from beforehand.errors import InputError, NotFound, ReplayMiss
 from beforehand.gateway.view import View
 from beforehand.jobs.benchmark.events import load_events, market_of, valid
@@ -28,7 +28,6 @@ from beforehand.records.benchmark import EventSpec, Outcome, ResolutionRecord
 from beforehand.records.record import Number, Record, Utc
 from beforehand.sources import edgar
 from beforehand.store.files import append_jsonl, plain_number, read_csv, read_lines, write_jsonl
-from beforehand.world.importers.prices import when
 
 LONGEST_GAP = timedelta(days=1)
 """A price settles a question if it is at most so old at the question's time."""

@@ -6,13 +6,12 @@ from typing import Any
 
 import orjson
 
-from beforehand.clock import end_of_day
+from beforehand.clock import end_of_day, when
 from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
 from beforehand.records.record import Record
 from beforehand.records.world import Market, Resolution
 from beforehand.sources.readings import Ending, dollars, of_payouts, of_result
-from beforehand.world.importers.prices import when
 
 Row = Mapping[str, Any]
 

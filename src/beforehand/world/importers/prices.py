@@ -5,10 +5,9 @@ Ids are `VENUE:native`; a bare id belongs to the venue given with --venue. A tim
 """
 
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
-from beforehand.clock import end_of_day, parse_instant
+from beforehand.clock import when
 from beforehand.ids import market_id, split_market_id
 from beforehand.records.record import Record
 from beforehand.records.world import PricePoint
@@ -52,9 +51,3 @@ def _point(row: dict[str, str], venue: str) -> PricePoint:
         ask=optional("ask"),
         volume=optional("volume"),
     )
-
-
-def when(text: str) -> datetime:
-    """An instant with an offset; a bare date is the end of that day."""
-    instant = parse_instant(text)
-    return end_of_day(instant) if len(text.strip()) == 10 else instant
