@@ -363,31 +363,40 @@ def _csv_rows(
             yield number, row
 
 
-def _is_collected(raw: object) -> bool:
-    """Whether a row is one that a server of ours took (`mcp --answers`)."""
-    return isinstance(raw, dict) and {"user", "id", "time", "received_at"} <= raw.keys()
+def _collected(raw: object) -> tuple[str, ...] | None:
+    """Of a row that a server of ours took (`mcp --answers`), the user, the market and the instant;
+    None for another."""
+    if not isinstance(raw, dict) or not {"user", "id", "time", "received_at"} <= raw.keys():
+        return None
+    return tuple(str(raw[name]) for name in ("user", "id", "time"))
+
+
+def _last_of(path: Path) -> dict[tuple[str, ...], int]:
+    """The line of what was submitted last of a market and an instant, by `_collected`."""
+    found = dict[tuple[str, ...], int]()
+    for number, line in read_lines(path):
+        if b"received_at" in line:
+            with suppress(orjson.JSONDecodeError):
+                if (key := _collected(orjson.loads(line))) is not None:
+                    found[key] = number
+    return found
 
 
 def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
-    found, replaced = list[tuple[int, object]](), set[int]()
-    last = dict[tuple[str, ...], int]()
+    last = _last_of(path)
     for number, line in read_lines(path):
         try:
             raw = orjson.loads(line)
         except orjson.JSONDecodeError:
             rejected.add("not JSON", number)
             continue
-        if _is_collected(raw):  # Of a market and an instant, what was submitted last counts.
-            key = tuple(str(raw.get(name)) for name in ("user", "id", "time"))
-            replaced |= {last[key]} if key in last else set()
-            last[key] = number
-            raw = {**raw, "forecaster": raw.get("forecaster", raw["user"])}
-        elif isinstance(raw, dict) and raw.keys() == {"user", "day"}:
-            continue  # How far a user has gone through the days is no forecast.
-        found.append((number, raw))
-    for number, raw in found:
-        if number in replaced:
-            continue
+        if last and isinstance(raw, dict):
+            if raw.keys() == {"user", "day"}:
+                continue  # How far a user has gone through the days is no forecast.
+            if (key := _collected(raw)) is not None:
+                if last[key] != number:
+                    continue
+                raw = {**raw, "forecaster": raw.get("forecaster", raw["user"])}
         if isinstance(raw, dict) and isinstance(raw.get("prediction"), dict):
             meta = raw.get("metadata")
             meta = meta if isinstance(meta, dict) else {}
