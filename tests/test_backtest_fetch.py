@@ -102,6 +102,8 @@ def test_fetch_twice_is_one_archive(
     ]
     shown = [s for row in rows for s in row["context"]["search_snippets"]]
     assert shown, "pages that were stored by then"
+    assert first["leaks"]["documents_nominated"] == first["leaks"]["documents_shown"] == len(shown)
+    assert first["validity"]["share_nominated"]["value"] == 1, "which ones is today's knowledge"
     assert all(
         s["timestamp"] <= row["context"]["time"]
         for row in rows

@@ -120,6 +120,7 @@ def test_nothing_after_t_is_in_the_rows(finished, sim_archive: Archive) -> None:
     assert leaks["canaries_seen"] == 0 < leaks["canaries_planted"]
     assert leaks["checked"] > 0
     assert "showings" in leaks["evidence"]
+    assert leaks["documents_nominated"] == 0, "documents of an archive that was filled at the time"
 
 
 def test_a_planted_leak_is_found_in_the_rows(finished, sim_archive: Archive) -> None:  # type: ignore[no-untyped-def]

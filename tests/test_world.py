@@ -20,7 +20,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import canonical
 from beforehand.jobs.backtest import grid
 from beforehand.records.bulk import DocumentRow
-from beforehand.records.world import BookLevel, Market, OrderBook, PricePoint
+from beforehand.records.world import BookLevel, Document, Market, OrderBook, PricePoint
 from beforehand.score.leaks.report import CANARY
 from beforehand.score.skill import Options, resamplers, skills
 from beforehand.store.archive.reader import Archive
@@ -134,6 +134,23 @@ def test_search_ranks_with_what_was_known() -> None:
     ]
     assert len(crowded.search("strike", to_us(T + timedelta(hours=9)), 99)) == 52
     assert crowded.search("of the and", t, 5) == []
+
+
+def test_age_weighs_and_hides_nothing() -> None:
+    """Of two that fit alike the newer comes first; what fits best is found at any age, unless a
+    bound is asked for."""
+    rows = [
+        _row("subject", "Harborville ferry strike over tariffs", 0),
+        _row("passing", "ferry strike elsewhere", 24 * 399),
+        _row("likewise", "ferry strike elsewhere", 24 * 300),
+        _row("other", "tulip market opens", 24 * 300),
+    ]
+    index, t = SearchIndex(rows, "captured"), to_us(T + timedelta(days=400))
+    found = [r.id for r in index.search("Harborville ferry strike tariffs", t, 5)]
+    assert found[0] == "subject", "the only one on the question's own subject is 400 days old"
+    assert found[1:] == ["passing", "likewise"]
+    recent = to_us(T + timedelta(days=370))
+    assert [r.id for r in index.search("ferry strike tariffs", t, 5, recent)] == ["passing"]
 
 
 def test_grades_of_text() -> None:
@@ -252,6 +269,25 @@ def test_the_panel_agrees_with_the_view(sim_archive: Archive) -> None:
     for t, price in list(zip(known.tolist(), panel.price.tolist(), strict=True))[::10]:
         assert price == gateway.at(from_us(t)).odds(name).price
     assert np.isnan(gateway.panel([("SIMEX:none", known)]).price).all()
+
+
+def test_evidence_has_no_lower_bound_unless_one_is_asked_for(tmp_path: Path) -> None:
+    t = T + timedelta(days=100)
+    made = [
+        Market(id="A:x", venue="A", native_id="x", question="Ferry strike over tariffs?", known_at=T),
+        Document(id="old", title="Ferry strike over tariffs looms", known_at=T, text_known_at=T),
+        Document(id="new", title="Ferry strike seen", known_at=t, text_known_at=t),
+    ]  # fmt: skip
+    ArchiveWriter(tmp_path).add(made, importer="t", source="t", source_digest="t", recorded_at=T)
+    gateway = Gateway(RecordedWorld(Archive(tmp_path)))
+
+    def shown(evidence: Evidence) -> list[str]:
+        panel = gateway.panel([("A:x", np.array([to_us(t)]))], evidence=evidence)
+        return [d.id for d in panel.documents[0]]
+
+    assert shown(Evidence(5)) == ["old", "new"], "the only one on the question's own subject"
+    assert shown(Evidence(5, lookback_days=30)) == ["new"]
+    assert shown(Evidence(5, lookback_days=100)) == ["old", "new"], "that instant is in it"
 
 
 def test_of_prices_known_at_one_instant_the_last_observed_stands(tmp_path: Path) -> None:

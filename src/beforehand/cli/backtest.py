@@ -48,7 +48,15 @@ from beforehand.front.reporting import reporting
 from beforehand.ids import check_segment, new_run_id
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.jobs.checks import between, folder_for, in_order, instant, market_names, settings
+from beforehand.jobs.checks import (
+    between,
+    folder_for,
+    in_order,
+    instant,
+    lookback,
+    market_names,
+    settings,
+)
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
 
@@ -86,6 +94,10 @@ Sims = Annotated[int, Parameter(help="How often to ask each model or address the
 Start = Annotated[str | None, Parameter(help="Leave out the instants before (ISO 8601).")]
 End = Annotated[str | None, Parameter(help="Leave out the instants after (ISO 8601).")]
 MostShown = Annotated[int, Parameter(help="Documents shown per forecast, at most 20.")]
+Lookback = Annotated[
+    int | None,
+    Parameter(help="Show only documents known in so many days before t [any known by t]."),
+]
 DryRun = Annotated[
     bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
 ]
@@ -148,6 +160,7 @@ def run(
     placebo: PlaceboDraws = 200,
     margin: Margin = None,
     evidence: MostShown = 5,
+    lookback_days: Lookback = None,
     grade: TextGrade = "captured",
     run_id: RunId = None,
     archive: ArchivePath = None,
@@ -172,6 +185,7 @@ def run(
         start=instant_of("start", start),
         stop=instant_of("end", end),
         max_results=between("evidence", evidence, 0, 20, "--"),
+        lookback_days=lookback(lookback_days, "--lookback-days"),
         grade=grade,
         configs=load_configs(config) if config else None,
         settings=settings(seed, draws, placebo, bet_rules(bet_flags), "--", margin),

@@ -31,6 +31,7 @@ from beforehand.jobs.checks import (
     in_order,
     instant,
     interval,
+    lookback,
     market_names,
     one_of,
     settings,
@@ -70,6 +71,7 @@ def backtest(
     end: datetime | str | None = None,
     sims: int = 1,
     evidence: int = 5,
+    lookback_days: int | None = None,
     grade: Grade = "captured",
     configs: Sequence[ExperimentConfig] | None = None,
     models: ModelOptions | None = None,
@@ -93,7 +95,8 @@ def backtest(
 
     `forecasters` are callables of a Context, and names as on the command line ("market", "drift",
     an address, a model); a mapping gives them names of your own. `every` is the time between two
-    forecasts ("6h", "7d"), `evidence` the most documents shown, `grade` which texts count as known;
+    forecasts ("6h", "7d"), `evidence` the most documents shown (known by then, or in the last
+    `lookback_days`), `grade` which texts count as known;
     `margin` is a difference in Brier score that is stated beforehand to be none; `spread`, `fees`,
     `kelly`, `cap` and `settle` (when a bet pays: once the ending is "known", or on the venue's
     "stated" date) are for the bets. The run's folder lies in `data/runs` of
@@ -115,6 +118,7 @@ def backtest(
         start=None if start is None else instant("start", start),
         stop=None if end is None else instant("end", end),
         max_results=between("evidence", evidence, 0, 20),
+        lookback_days=lookback(lookback_days),
         grade=grade,
         configs=None if configs is None else list(configs),
         settings=settings(seed, draws, placebo, bets, margin=margin),

@@ -60,10 +60,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Evidence:
-    """How documents are looked up: at most `max_results`, known in the last `days`."""
+    """How documents are looked up: at most `max_results`, of all that was known by then, or in the
+    last `lookback_days` alone."""
 
     max_results: int = 5
-    days: int = 30
+    lookback_days: int | None = None
 
 
 USUAL = Evidence()
@@ -180,7 +181,9 @@ class PanelBuilder:
         """The documents for a wording, best first; results of several queries take turns."""
         if text is None or text.question is None:
             return []
-        view, since = self._gateway.at(t), from_us(t) - timedelta(days=evidence.days)
+        view, since = self._gateway.at(t), None
+        if evidence.lookback_days is not None:
+            since = from_us(t) - timedelta(days=evidence.lookback_days)
         asked = [text.question] if queries is None else queries(text)
         found = [view.search(query, evidence.max_results, since) for query in asked]
         if len(found) == 1:

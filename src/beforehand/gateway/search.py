@@ -7,7 +7,9 @@ becomes common later does not change what a search at t returns. (An index libra
 statistics over all it holds, so a later market would change today's ranking.)
 
 Documents are ranked by BM25 with k1 → 0 (titles and single sentences: a word is there or it is
-not), after Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework". Market search
+not), after Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework", times a weight of
+their age at t that falls exponentially (Li and Croft 2003, "Time-Based Language Models") to a
+floor: of two that fit alike the newer comes first, and no age hides what fits best. Market search
 combines words, corrected typing errors and a vector of meaning. The vector depends on its own text
 only; the weights ship in wordllama's wheel.
 """
@@ -27,7 +29,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import to_us
+from beforehand.clock import DAY_US, to_us
 from beforehand.lazy import lazy
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.cutoff import document_known_at
@@ -45,6 +47,10 @@ MEANING = 0.7
 found."""
 LEAST = 0.4
 """Where no word is shared and no cosine reaches this, nothing fits the query."""
+HALF_LIFE = 30 * DAY_US
+"""The age at which half of what recency gives to a document's score is gone."""
+OLDEST = 0.5
+"""The share of its score that a document keeps at any age."""
 _WORD = re.compile(r"[^\W_]+")
 _STOP = frozenset(
     "a an and any are as at be been by can did do does for from had has have in into is it its "
@@ -302,8 +308,8 @@ class SearchIndex:
         return self._postings.get(word, _NOWHERE)
 
     def search(self, query: str, t: int, limit: int, since: int | None = None) -> list[DocumentRow]:
-        """The best documents known in [since, t] (microseconds), best first; ties go to the newer
-        one.
+        """The best documents known in [since, t] (microseconds; None: since ever), best first; of
+        two that fit alike the newer one.
 
         A document must share two content words with the query (one, where the query has one).
         """
@@ -326,6 +332,8 @@ class SearchIndex:
         places, inverse = np.unique(np.concatenate(hits), return_inverse=True)
         shared = np.bincount(inverse)
         score = np.bincount(inverse, weights=np.concatenate(weights))
+        recent = np.exp2((self.known_at[places] - t) / HALF_LIFE)
+        score *= OLDEST + (1 - OLDEST) * recent
         score = np.where(shared >= min(2, len(terms)), score, -1.0)
         order = np.lexsort((-places, -np.round(score, 9)))
         found: list[DocumentRow] = []

@@ -33,6 +33,11 @@ def between(name: str, value: int, low: int, high: int, mark: str = "") -> int:
     return value
 
 
+def lookback(days: int | None, name: str = "lookback_days") -> int | None:
+    """How many days evidence may be old; None: any age."""
+    return None if days is None else between(name, days, 1, 100_000)
+
+
 def flag(name: str, value: bool) -> bool:
     """The value, or InputError for anything but True and False."""
     if not isinstance(value, bool):

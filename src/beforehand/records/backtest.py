@@ -11,9 +11,11 @@ from beforehand.records.rows import Mode
 
 
 class SearchConfig(Record):
-    """How evidence is looked up at each interval."""
+    """How evidence is looked up at each interval: of all that was known by then, or of the last
+    `lookback_days` alone (additive; absent where there is no such bound)."""
 
     max_results: int = Field(default=5, ge=0, le=20)
+    lookback_days: int | None = Field(default=None, ge=1)
     query_mode: Literal["template", "llm_generated"] = "template"
 
 

@@ -112,6 +112,11 @@ class OrderBook(Record):
     known_at: Utc
 
 
+NOMINATED = "exa:"
+"""How the ids of documents begin that a search engine picked when it was asked. Their texts are
+dated; that these were picked, of all there are, is knowledge of the day of the search."""
+
+
 class Document(Record):
     """A dated text. `text_known_at` is when this very wording was stored; where it is no later
     than t the document is evidence of the strict grade (`captured`)."""

@@ -44,7 +44,8 @@ STATED = Kept("trusted", "not asked (times as stated)")
 class SetFacts:
     """What the scorer cannot see in the table.
 
-    `documents` are those in reach; `void` and `unresolved` count endings left out. `models` says
+    `documents` are those in reach; of the showings of them (`shown`) so many were `nominated` by a
+    search of today; `void` and `unresolved` count endings left out. `models` says
     whether language models made forecasts, `share_after_training_cutoff` for which share of their
     questions the answer came after their training (None if a cutoff is unknown),
     `share_made_after_training` which share of them was made after it, `training_cutoff`
@@ -58,6 +59,8 @@ class SetFacts:
     """
 
     documents: int
+    nominated: int = 0
+    shown: int = 0
     void: int = 0
     unresolved: int = 0
     models: bool = False
@@ -128,6 +131,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         *_after_training(facts),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
+        Check("share_nominated", facts.nominated / facts.shown if facts.nominated else None),
         Check("variants_tried", facts.variants),
         Check("minimum_detectable_effect", _detectable(best)),
         Check("void_excluded", facts.void),

@@ -12,7 +12,7 @@ from typing import Any
 
 from beforehand.clock import iso
 from beforehand.ids import digest
-from beforehand.records.world import Document
+from beforehand.records.world import NOMINATED, Document
 from beforehand.sources.base import Limit, Probe, Provider, Request, Source, words
 from beforehand.sources.fields import answer, instant, mapping, required, rows, text
 
@@ -47,7 +47,7 @@ def parse(raw: Any, fetched_at: datetime, live: bool) -> tuple[list[Document], f
         stored = instant(item.get("snapshotAt")) or (fetched_at if live else None)
         found.append(
             Document(
-                id=f"exa:{digest([url, None if stored is None else iso(stored)])[:16]}",
+                id=f"{NOMINATED}{digest([url, None if stored is None else iso(stored)])[:16]}",
                 title=text(item.get("title")) or url,
                 text=(text(item.get("text")) or "")[:MAX_TEXT],
                 url=url,

@@ -104,6 +104,7 @@ class BacktestRequest:
     start: datetime | None = None
     stop: datetime | None = None
     max_results: int = 5
+    lookback_days: int | None = None
     grade: Grade = "captured"
     configs: list[ExperimentConfig] | None = None
     settings: Settings = Settings()
@@ -323,6 +324,7 @@ class BacktestJob:
                 start=self.request.start,
                 stop=self.request.stop,
                 max_results=self.request.max_results,
+                lookback_days=self.request.lookback_days,
                 num_sims=self.request.num_sims,
                 options=self.request.model_options,
             )
@@ -421,7 +423,14 @@ class BacktestJob:
         only those that are asked interval by interval."""
         request = self.request
         settings = sorted(
-            {(c.interval_minutes, c.search_config.max_results) for c in self.configs.kinds}
+            {
+                (
+                    c.interval_minutes,
+                    c.search_config.max_results,
+                    c.search_config.lookback_days or 0,
+                )
+                for c in self.configs.kinds
+            }
         )
         how = [settings, request.grade, _stamp(request.start), _stamp(request.stop), self._grid]
         sims = sorted({(config.num_sims, config.mode) for config in self.configs.kinds})
@@ -594,6 +603,8 @@ class BacktestJob:
         training = self._opening.guard.training([(one.spec, self._spoken(one)) for one in models])
         return SetFacts(
             documents=leaks.documents,
+            nominated=leaks.documents_nominated,
+            shown=leaks.documents_shown,
             void=left_out.get("void", 0),
             unresolved=len(
                 {*self.selection.open} & {*self.configs.markets} - {*self.selection.short}

@@ -1,6 +1,8 @@
 """`backtest run --fetch`: named markets that the archive does not hold yet, fetched into it before
-the run: their texts, prices and endings, and for each instant the pages that a search would have
-found then (Exa, bounded by the instant and by the page's stored copy).
+the run: their texts, prices and endings, and for each instant pages that Exa names today, each as
+it was stored by the instant. What they say is of that time; that these were named, and no others,
+is chosen by an engine that may know how it ended, whatever their date. So the card says which share
+of the documents shown was nominated by today's search.
 
 The run itself reads the recording, so it can be repeated without a request. An answer that is on
 record is never asked for again, whatever stopped an earlier call.
@@ -192,7 +194,8 @@ def _evidence(
     if missing:
         say(
             f"{len(missing):,} searches with Exa, one for each market and instant, cost about "
-            f"${about:,.2f} ({done.present:,} are on record)"
+            f"${about:,.2f} ({done.present:,} are on record); which pages it names is today's "
+            "knowledge, and the card will say so"
         )
     if most_usd is not None and about > most_usd:
         raise InputError(

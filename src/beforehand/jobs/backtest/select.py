@@ -147,6 +147,7 @@ def experiments(
     start: datetime | None,
     stop: datetime | None,
     max_results: int,
+    lookback_days: int | None = None,
     num_sims: int = 1,
     options: ModelOptions = DEFAULT,
 ) -> Experiments:
@@ -178,6 +179,7 @@ def experiments(
                     mode=mode_of(group, options.mode),
                     search_config=SearchConfig(
                         max_results=max_results,
+                        lookback_days=lookback_days,
                         query_mode=options.query_mode if _model(group) else "template",
                     ),
                 )

@@ -82,7 +82,9 @@ def trial(request: BacktestRequest, workspace: Workspace, n: int) -> Tried:
                 for config in every[t, market]:
                     panel = job.gateway.panel(
                         [(market, np.array([t], dtype=np.int64))],
-                        evidence=Evidence(config.search_config.max_results),
+                        evidence=Evidence(
+                            config.search_config.max_results, config.search_config.lookback_days
+                        ),
                     )
                     found += _ask(job, config, context_of(panel, 0, []), asker, meter)
             meter.commit()

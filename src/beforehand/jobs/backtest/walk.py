@@ -236,7 +236,8 @@ class Walker:
     def _evidence(self, config: ExperimentConfig, queries: QueryMaker | None) -> Evidence:
         """How documents are looked up. Where there are none, nothing is searched."""
         silent = queries is None and not self._world.archive.counts().get("document")
-        return Evidence(0 if silent else config.search_config.max_results)
+        asked = config.search_config
+        return Evidence(0 if silent else asked.max_results, asked.lookback_days)
 
     def settle(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 from beforehand.clock import from_us, parse_us, to_us
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import Context, IntervalRow, Snippet
+from beforehand.records.world import NOMINATED
 from beforehand.score.leaks.detector import UNWITNESSED, Flag, flags
 
 CANARY = "canary-"
@@ -27,6 +28,7 @@ class LeaksWire(TypedDict):
     admitted_after_t: int
     documents: int
     documents_shown: int
+    documents_nominated: int
     canaries_planted: int
     canaries_seen: int
     documents_flagged: int
@@ -46,7 +48,9 @@ class LeakReport:
 
     `rechecked` timestamps were read back from the stored rows, `admitted_after_t` of them lay
     after their instant, each listed in `found`. `documents` is how many the world holds: with
-    none of them "0 leaks" says nothing about evidence, and the report says "untested".
+    none of them "0 leaks" says nothing about evidence, and the report says "untested". Of the
+    `documents_shown`, `documents_nominated` are known from a search that was made with today's
+    knowledge: no date and no guard tells what it left out.
     The detector flags `documents_flagged` of the showings, and `decisions_flagged` of the decisions
     cite such a document.
     """
@@ -57,6 +61,7 @@ class LeakReport:
     admitted_after_t: int = 0
     documents: int = 0
     documents_shown: int = 0
+    documents_nominated: int = 0
     canaries_planted: int = 0
     canaries_seen: int = 0
     documents_flagged: int = 0
@@ -75,7 +80,12 @@ class LeakReport:
             return "untested: no evidence layer"
         if not self.documents_shown:
             return f"untested: none of {self.documents:,} documents was shown"
-        return f"{self.documents_shown:,} showings out of {self.documents:,} documents"
+        said = f"{self.documents_shown:,} showings out of {self.documents:,} documents"
+        if not self.documents_nominated:
+            return said
+        return (
+            f"{said}; {self.documents_nominated:,} of the showings were nominated by today's search"
+        )
 
     @property
     def canaries(self) -> str:
@@ -109,6 +119,7 @@ class LeakReport:
             "admitted_after_t": self.admitted_after_t,
             "documents": self.documents,
             "documents_shown": self.documents_shown,
+            "documents_nominated": self.documents_nominated,
             "canaries_planted": self.canaries_planted,
             "canaries_seen": self.canaries_seen,
             "documents_flagged": self.documents_flagged,
@@ -189,6 +200,7 @@ def recheck(
             if planted and s.id in planted and not visible_us(to_us(planted[s.id]), at)
         ]
         report.documents_shown += len(snippets)
+        report.documents_nominated += sum(s.id.startswith(NOMINATED) for s in snippets)
         report.documents_flagged += len(flagged)
         report.canaries_seen += len(early)
         if snippets:

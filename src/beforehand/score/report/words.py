@@ -71,6 +71,10 @@ TILES: dict[str, tuple[str, str]] = {
     ),
     "evidence_documents": ("documents", "in the world"),
     "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
+    "share_nominated": (
+        "nominated by today's search",
+        "share of the documents shown whose text is dated, and whose choice may know the outcome",
+    ),
     "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
     "minimum_detectable_effect": ("detectable gain", "found with a power of 80 %, best-ranked"),
     "void_excluded": ("void", "markets left out"),

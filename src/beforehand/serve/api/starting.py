@@ -37,6 +37,7 @@ from beforehand.jobs.checks import (
     in_order,
     instant,
     interval,
+    lookback,
     settings,
     stakes,
 )
@@ -124,6 +125,9 @@ class Backtest(_Body):
     end: str | None = Field(default=None, description="Leave out the instants after.")
     sims: int = Field(default=1, ge=1, le=1000)
     evidence: int = Field(default=5, ge=0, le=20)
+    lookback_days: int | None = Field(
+        default=None, ge=1, description="Documents of the last days alone [any known by t]."
+    )
     grade: Literal["captured", "published"] = "captured"
     configs: list[ExperimentConfig] | None = None
     models: Models = Field(default_factory=Models)
@@ -277,6 +281,7 @@ def _backtest(api: Api, body: Backtest) -> BacktestRequest:
         start=None if body.start is None else instant("start", body.start),
         stop=None if body.end is None else instant("end", body.end),
         max_results=body.evidence,
+        lookback_days=lookback(body.lookback_days),
         grade=body.grade,
         configs=configs,
         settings=settings(

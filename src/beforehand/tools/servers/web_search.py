@@ -197,7 +197,8 @@ def search(
     """Search dated documents, nothing known later than the upper bound.
 
     On record: the archive, ranked with the statistics of that instant. Live: Exa, asked for pages
-    as they were stored by then; a page without a stored version is left out.
+    as they were stored by then; a page without a stored version is left out. Which pages it names
+    is today's knowledge: they are nominated by a search that may know how it ended.
     """
     bound = moment("time_upper_bound", time_upper_bound)
     view = call.view if bound is None else call.view.narrow(bound)
