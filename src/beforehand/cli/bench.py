@@ -92,6 +92,11 @@ def predict(
         emit({"run_id": finished.folder.run_id, "out": str(out), "counts": counts})
     else:
         print(f"{out}: {counts['predictions']:,} predictions of {counts['events']:,} events")
+        if n := counts["without_market"]:
+            print(f"without a market in this archive, and so without a price: {n:,}")
+        if names := counts["unanswered"]:
+            more = f", … (all: {finished.folder.path / 'counts.json'})" if names[20:] else ""
+            print(f"answered by nobody: {len(names):,} ({', '.join(names[:20])}{more})")
     return EXIT_OK
 
 

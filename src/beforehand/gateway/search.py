@@ -331,10 +331,10 @@ class SearchIndex:
             return []
         places, inverse = np.unique(np.concatenate(hits), return_inverse=True)
         shared = np.bincount(inverse)
-        score = np.bincount(inverse, weights=np.concatenate(weights))
+        fits = np.bincount(inverse, weights=np.concatenate(weights))
         recent = np.exp2((self.known_at[places] - t) / HALF_LIFE)
-        score *= OLDEST + (1 - OLDEST) * recent
-        score = np.where(shared >= min(2, len(terms)), score, -1.0)
+        weighed = fits * (OLDEST + (1 - OLDEST) * recent)
+        score = np.where(shared >= min(2, len(terms)), weighed, -1.0)
         order = np.lexsort((-places, -np.round(score, 9)))
         found: list[DocumentRow] = []
         for i in order:

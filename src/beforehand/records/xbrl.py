@@ -44,6 +44,19 @@ _PART = re.compile(r"\b(?:Q[1-4]|H[12]|9M)\b", re.IGNORECASE)
 _SPAN = re.compile(r"(\d{4}-\d\d-\d\d)(?:\s*(?:/|to)\s*(\d{4}-\d\d-\d\d))?")
 
 
+def months_of(days: int) -> int | None:
+    """3, 6, 9 or 12, as so many days are; None for another length."""
+    return next((m for m, (low, high) in LENGTHS.items() if low <= days <= high), None)
+
+
+def a_year_before(day: str) -> str:
+    """The same day of the year before (28 February for the 29th)."""
+    last = date.fromisoformat(day)
+    return last.replace(
+        year=last.year - 1, day=min(last.day, 28 if last.month == 2 else 31)
+    ).isoformat()
+
+
 @dataclass(frozen=True)
 class Fact:
     """A reported value: `concept` such as us-gaap:Revenues, the days on which its period starts
@@ -92,8 +105,7 @@ class Fact:
     @property
     def months(self) -> int | None:
         """3, 6, 9 or 12; None for another length, or none."""
-        days = self.days
-        return next((m for m, (low, high) in LENGTHS.items() if days and low <= days <= high), None)
+        return None if self.days is None else months_of(self.days)
 
     @property
     def span(self) -> str:
@@ -140,6 +152,19 @@ class Period:
         days = (None, None) if span is None else span.groups()
         start, end = (None, days[0]) if days[1] is None else days
         return cls(start, end, year, part, months)
+
+    @property
+    def length(self) -> int | None:
+        """Its months: as said, or as its two days are apart; None where neither tells."""
+        if self.months is not None or self.start is None or self.end is None:
+            return self.months
+        return months_of((date.fromisoformat(self.end) - date.fromisoformat(self.start)).days + 1)
+
+    def a_year_before(self) -> "Period":
+        """The same period of the year before."""
+        start, end = (None if day is None else a_year_before(day) for day in (self.start, self.end))
+        year = None if self.year is None else self.year - 1
+        return Period(start, end, year, self.part, self.months)
 
     def __str__(self) -> str:
         label = None if self.year is None else f"{self.year} {self.part}"
@@ -199,14 +224,14 @@ class Filings:
         values fit."""
         fitting = [f for f in self.facts if f.is_of(concept, unit) and self.fit(f, period)]
         found = dict[tuple[str, str, str | None, str | None], Fact]()
-        for fact in sorted(fitting, key=_order):
+        for fact in sorted(fitting, key=filing_order):
             found.setdefault((fact.concept, fact.unit, fact.start, fact.end), fact)
         if len({(one.value, one.unit) for one in found.values()}) > 1:
             raise Undecided(undecided(str(period), [*found.values()]))
         return next(iter(found.values()), None)
 
 
-def _order(fact: Fact) -> tuple[datetime, bool, str]:
+def filing_order(fact: Fact) -> tuple[datetime, bool, str]:
     """First what was filed first; of one day, amendments last."""
     return fact.known_at, (fact.form or "").endswith("/A"), fact.accession or ""
 

@@ -38,7 +38,6 @@ from beforehand.config import Workspace
 from beforehand.engine.runs import start
 from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.forecast.base import Context, Decision, Opening
-from beforehand.forecast.purple import FactRule
 from beforehand.forecast.schemes.a2a import object_in_text
 from beforehand.forecast.schemes.agent import PURPLE, PurpleAgent
 from beforehand.gateway.gateway import Gateway
@@ -51,6 +50,7 @@ from beforehand.jobs.checks import settings
 from beforehand.meter import CallCounter
 from beforehand.records.benchmark import EventSpec, PredictionRecord
 from beforehand.records.rows import MarketSeen
+from beforehand.records.settles import rule_of
 from beforehand.runs.query import shown
 from beforehand.score.report.words import headline
 from beforehand.serve.connections import USUAL
@@ -94,7 +94,11 @@ class Purple:
         except NotFound:
             pass  # A question that no market of this archive asks.
         context = Context(iso(t), MarketSeen(name or spec.id, text, price))
-        made = self.agent.answer(context, CallCounter(), rule_of(spec), known=name is not None)
+        try:
+            rule = rule_of(spec)
+        except InputError as error:
+            raise InputError(f"event {spec.id!r}: {error}") from None
+        made = self.agent.answer(context, CallCounter(), rule, known=name is not None)
         return _record(spec, t, made, self.agent)
 
 
@@ -116,23 +120,6 @@ def _record(spec: EventSpec, t: Any, made: Decision, agent: PurpleAgent) -> dict
         }
     )
     return dict(record.wire())
-
-
-def rule_of(spec: EventSpec) -> FactRule | None:
-    """The XBRL fact that settles an event (`resolves_by`), if one does."""
-    rule = (spec.model_extra or {}).get("resolves_by")
-    if not isinstance(rule, Mapping) or rule.get("kind") != "xbrl_fact":
-        return None
-    try:
-        above = next(k for k in ("above", "at_least", "below") if rule.get(k) is not None)
-        if not re.fullmatch(r"[0-9]{1,10}", str(rule["cik"])):
-            raise ValueError("cik is no number of a company")
-        return FactRule(
-            str(rule["cik"]), str(rule["concept"]), str(rule.get("unit") or "USD"),
-            str(rule["period"]), float(rule[above]), above != "below",
-        )  # fmt: skip
-    except (KeyError, StopIteration, TypeError, ValueError) as error:
-        raise InputError(f"resolves_by of event {spec.id!r} is not whole: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from beforehand.forecast.base import (
     Opening,
     scheme,
 )
-from beforehand.forecast.purple import FactRule, Looked, by_rules, look
+from beforehand.forecast.purple import Looked, by_rules, look
 from beforehand.forecast.schemes.baselines import telling
 from beforehand.forecast.schemes.model import Model, ModelArm
 from beforehand.gateway.gateway import Gateway
 from beforehand.llm.names import KEYS, LOCAL, SCRIPTED
+from beforehand.records.settles import Settles, rule_of
 
 PURPLE = "agent:purple"
 
@@ -87,10 +88,15 @@ class PurpleAgent(Forecaster):
 
     def decide(self, context: Context, meter: Meter) -> Decision:
         """Look, forecast, cite. Raises NoDecision where nothing is known to forecast from."""
-        return self.answer(context, meter)
+        return self.answer(context, meter, self._rule(context))
+
+    def _rule(self, context: Context) -> Settles | None:
+        """What settles the question, where its record says so."""
+        versions = self._world.market_versions(context.market.id, context.t)
+        return next((rule for one in versions if (rule := rule_of(one)) is not None), None)
 
     def answer(
-        self, context: Context, meter: Meter, rule: FactRule | None = None, known: bool = True
+        self, context: Context, meter: Meter, rule: Settles | None = None, known: bool = True
     ) -> Decision:
         """The same for any question: `rule` is what settles one that was born from EDGAR, and one
         that no market asks is not `known`."""
@@ -112,7 +118,7 @@ class PurpleAgent(Forecaster):
             audit=gateway.audit.wire(),
         )
 
-    def _by_rules(self, looked: Looked, rule: FactRule | None) -> Decision:
+    def _by_rules(self, looked: Looked, rule: Settles | None) -> Decision:
         words = [telling([one.line.snippet or ""]) for one in looked.news]
         weight = sum(len(up) - len(down) for up, down in words)
         cited = [one.id for one, (up, down) in zip(looked.news, words, strict=True) if up or down]
@@ -120,8 +126,10 @@ class PurpleAgent(Forecaster):
             p, why = by_rules(looked, weight, rule)
         except BadAnswer as error:
             raise NoDecision(f"{self.name}: {error}") from None
-        if looked.price is None:
-            cited = [one.id for one in looked.facts]
+        if looked.facts:
+            cited += [one.id for one in looked.facts]
+            if looked.price is not None:
+                why = f"{why} {looked.facts[-1].text}"
         return Decision(p, None, why, cited, evidence=looked.lines(cited))
 
     def _by_model(self, context: Context, looked: Looked, meter: Meter) -> Decision:

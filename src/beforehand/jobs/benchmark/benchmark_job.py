@@ -22,7 +22,13 @@ from beforehand.jobs import results
 from beforehand.jobs.backtest.order import compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.benchmark import evaluation
-from beforehand.jobs.benchmark.events import Asking, experiment, ingest, load_events
+from beforehand.jobs.benchmark.events import (
+    Asking,
+    EventWorld,
+    experiment,
+    ingest,
+    load_events,
+)
 from beforehand.jobs.benchmark.stored import ArchiveRecords
 from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.records.backtest import ExperimentConfig
@@ -82,9 +88,8 @@ class _Stage:
     ) -> None:
         self.folder = RunFolder(workspace.home.runs, run_id)
         self._archive, self._specs = archive, specs
-        world = RecordedWorld(archive)
-        gateway = Gateway(world, workspace.clock)
-        answers = gateway.full_view().endings()
+        world = EventWorld.of(archive, specs)
+        answers = Gateway(world, workspace.clock).full_view().endings()
         asking = request.asking if isinstance(request, PredictRequest) else Asking()
         options, limits = asking.options, request.limits
         self._mode = options.mode
@@ -95,11 +100,16 @@ class _Stage:
         self._asked: dict[tuple[str, str], list[str]] = {}
         self._configs: list[ExperimentConfig] = []
         for spec in specs:
-            config = experiment(spec, gateway, self._forecasters, asking)
+            config = experiment(spec, world, self._forecasters, asking)
             key = (config.market_id, iso(config.start_time))
             if key not in self._asked:
                 self._configs.append(config)
             self._asked.setdefault(key, []).append(spec.id)
+        self._without_market = sum(
+            len(self._asked[c.market_id, iso(c.start_time)])
+            for c in self._configs
+            if c.market_id in world.alone
+        )
         check_all(self._forecasters.values(), self._opening)
         forecasters = self._forecasters
         self._walker = Walker(
@@ -147,11 +157,14 @@ class _Stage:
 
 
 class PredictCounts(TypedDict):
-    """counts.json: how many events and predictions, and how many predictions are missing."""
+    """counts.json: how many events and predictions, how many predictions are missing, how many
+    events no market of the archive asks, and which events nobody answered."""
 
     events: int
     predictions: int
     missing: int
+    without_market: int
+    unanswered: list[str]
 
 
 @job("predict", PredictRequest)
@@ -194,10 +207,13 @@ class PredictJob(_Stage):
         lines = [_with_order(row, orders.get(row.metadata.model)) for row in self._predictions()]
         write_jsonl(self._out, map(to_builtins, lines))
         expected = len(self._specs) * len(self._forecasters)
+        answered = {row.id for row in lines}
         counts: PredictCounts = {
             "events": len(self._specs),
             "predictions": len(lines),
             "missing": expected - len(lines),
+            "without_market": self._without_market,
+            "unanswered": [s.id for s in self._specs if s.id not in answered],
         }
         write_json(self.folder.path / "counts.json", counts)
         out = str(self._out.resolve())

@@ -6,7 +6,7 @@ stage: it reads events.jsonl, writes PredictionRecords, and hands them to `evalu
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,10 @@ from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Forecaster, ModelOptions
 from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.search import Grade
+from beforehand.gateway.view import View
 from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.ids import market_id, split_market_id
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
@@ -24,6 +27,7 @@ from beforehand.jobs.backtest.select import mode_of
 from beforehand.jobs.benchmark.rounds import EVERY, Candidate, LeftOut, Wanted, beyond, open_markets
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec, zoned
+from beforehand.records.world import Market
 from beforehand.runs.rows import EventLine, ResolutionLine
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_lines, write_jsonl
@@ -159,14 +163,73 @@ class Asking:
     search: SearchConfig = field(default_factory=SearchConfig)
 
 
+class EventWorld(RecordedWorld):
+    """An archive, and beside it the events that no market of it asks: each is a market without a
+    price, whose question is known from its own instant on."""
+
+    def __init__(
+        self, archive: Archive, grade: Grade = "captured", alone: Iterable[Market] = ()
+    ) -> None:
+        super().__init__(archive, grade)
+        self._alone = {market.id: market for market in alone}
+
+    @classmethod
+    def of(cls, archive: Archive, specs: Sequence[EventSpec]) -> "EventWorld":
+        """The archive, with those of the events that no market of it asks."""
+        view = Gateway(RecordedWorld(archive)).full_view()
+        return cls(archive, alone=[made for one in specs if (made := _alone(one, view))])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process loads what it needs itself."""
+        return EventWorld, (self.archive, self.grade, [*self._alone.values()])
+
+    def market_versions(self, market_id: str | None, until: int) -> Sequence[Market]:
+        """Those of the archive, or an event's own wording."""
+        one = None if market_id is None else self._alone.get(market_id)
+        return super().market_versions(market_id, until) if one is None else [one]
+
+    @property
+    def alone(self) -> frozenset[str]:
+        """The ids of those without a market."""
+        return frozenset(self._alone)
+
+
+def _alone(spec: EventSpec, view: View) -> Market | None:
+    """An event as a market without a price; None where the archive has its market."""
+    name = _own_id(spec)
+    try:
+        view.resolve_id(market_of(spec))
+    except NotFound:
+        rule = (spec.model_extra or {}).get("resolves_by")
+        more = {} if rule is None else {"resolves_by": rule}
+        venue, _, native = name.partition(":")
+        return Market(
+            id=name,
+            venue=venue,
+            native_id=native,
+            question=spec.question,
+            known_at=_forecast_at(spec),
+            **more,
+        )
+    return None
+
+
+def _own_id(spec: EventSpec) -> str:
+    """What an event without a market is called in a run."""
+    venue, native = split_market_id(spec.id)
+    return market_id(venue or "EVENT", native)
+
+
 def experiment(
     spec: EventSpec,
-    gateway: Gateway,
+    world: EventWorld,
     forecasters: Mapping[str, Forecaster],
     asking: Asking,
 ) -> ExperimentConfig:
     """One instant of one market; an instant after the market's end is refused."""
-    name = gateway.full_view().resolve_id(market_of(spec))
+    gateway, name = Gateway(world), _own_id(spec)
+    if name not in world.alone:
+        name = gateway.full_view().resolve_id(market_of(spec))
     t = _forecast_at(spec)
     ending = gateway.full_view().resolution(name)
     if ending is not None and t >= grid.end_of(ending):

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, NotRequired
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso, when
@@ -26,6 +26,7 @@ from beforehand.jobs.results import resolution_wire
 from beforehand.records import xbrl
 from beforehand.records.benchmark import EventSpec, Outcome, ResolutionRecord
 from beforehand.records.record import Number, Record, Utc
+from beforehand.records.settles import Settles, rule_of
 from beforehand.sources import edgar
 from beforehand.store.files import append_jsonl, plain_number, read_csv, read_lines, write_jsonl
 
@@ -34,33 +35,6 @@ LONGEST_GAP = timedelta(days=1)
 OPEN, VOID, DISPUTED, CONFLICT = "open", "void", "disputed", "conflict"
 UNDECIDED = "undecided"
 """Several reported values fit what settles it."""
-
-
-class Settles(Record):
-    """`resolves_by` of an event: what settles it, and from which value on it is a YES."""
-
-    kind: Literal["xbrl_fact", "price"]
-    cik: Annotated[str, BeforeValidator(str)] | None = None
-    concept: str | None = None
-    unit: str | None = None
-    period: str | None = None
-    months: Literal[3, 6, 9, 12] | None = None
-    id: str | None = None
-    at: Utc | None = None
-    above: Number | None = None
-    at_least: Number | None = None
-    below: Number | None = None
-
-    def outcome(self, value: float) -> int:
-        """1 if the value makes it a YES. Raises InputError without exactly one bound."""
-        bounds = (self.above, self.at_least, self.below)
-        if sum(bound is not None for bound in bounds) != 1:
-            raise InputError("resolves_by needs one of above, at_least and below")
-        if self.above is not None:
-            return int(value > self.above)
-        if self.at_least is not None:
-            return int(value >= self.at_least)
-        return int(value < (self.below or 0.0))
 
 
 class Manual(Record):
@@ -241,7 +215,7 @@ def _ask(spec: EventSpec, sources: Sources) -> tuple[str, list[Ended]]:
     """How an event stands where nothing says how it ended, and what each source says of its
     end."""
     said, state = list[Ended](), OPEN
-    if (rule := (spec.model_extra or {}).get("resolves_by")) is not None:
+    if (rule := rule_of(spec)) is not None:
         said += _by_rule(rule, sources)
     else:
         state, of_venue = _of_venue(spec, sources.view)
@@ -277,14 +251,7 @@ def _of_venue(spec: EventSpec, view: View) -> tuple[str, list[Ended]]:
     return OPEN, [made]
 
 
-def _by_rule(rule: object, sources: Sources) -> Iterator[Ended]:
-    try:
-        settles = Settles.model_validate(rule)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"resolves_by.{place}: {first['msg']}") from None
-    settles.outcome(0.0)
+def _by_rule(settles: Settles, sources: Sources) -> Iterator[Ended]:
     if settles.kind == "xbrl_fact":
         yield from _of_fact(settles, sources.view)
     else:
@@ -293,21 +260,14 @@ def _by_rule(rule: object, sources: Sources) -> Iterator[Ended]:
 
 def _of_fact(settles: Settles, view: View) -> Iterator[Ended]:
     """The first filing of a fact."""
-    if settles.cik is None or settles.concept is None or settles.period is None:
-        raise InputError("resolves_by of an xbrl_fact needs cik, concept and period")
-    period = xbrl.Period.read(settles.period, settles.months)
-    if period is None:
-        raise InputError(
-            f"resolves_by.period: {settles.period!r} is no period: write a day such as 2025-06-30, "
-            "two (2025-04-01/2025-06-30), or a fiscal label such as 2025 Q2"
-        )
-    cik = edgar.cik10(settles.cik)
+    company, concept, period = settles.fact()
+    cik = edgar.cik10(company)
     try:
         rows = view.observations(edgar.SOURCE, "fact", cik)
     except ReplayMiss:
         return
     filed = xbrl.Filings(xbrl.Fact.of(row.data, row.known_at) for row in rows if not row.snapshot)
-    if (fact := filed.first(settles.concept, settles.unit, period)) is not None:
+    if (fact := filed.first(concept, settles.unit, period)) is not None:
         yield {
             "id": "",
             "outcome": settles.outcome(fact.value),
