@@ -1,6 +1,7 @@
 """The benchmark over files: ingest, predict, evaluate, and foreign predictions."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from beforehand.records.benchmark import ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.runs.rows import read_jsonl
 from beforehand.score.audit import audit
+from beforehand.score.bets import Kelly, Profit
 from beforehand.score.evaluate import Settings
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
@@ -58,6 +60,34 @@ def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
     for event in events:
         close = event.get("resolution_date")
         assert close is None or parse_instant(close) >= parse_instant(event["forecast_at"])
+
+
+def test_bets_are_made_at_the_books_on_record_else_at_the_price_itself(
+    sim: Path, tmp_path: Path
+) -> None:
+    archive = Archive(sim)
+    benchmark.ingest(archive, timedelta(days=7)).write(tmp_path)
+    files = [tmp_path / f"{name}.jsonl" for name in ("events", "p", "resolutions")]
+    predict(archive, files[0], "market,drift", files[1], "p")
+
+    def money(settings: Settings = FAST, gateway: Gateway | None = None) -> Profit:
+        done = evaluation.evaluate_files(*files, settings, gateway=gateway)
+        found = next(row for row in done.result.rows if row.forecaster == "drift").profit
+        assert isinstance(found, Profit), "not: not computable"
+        return found
+
+    alone = money()
+    assert alone.note.startswith("the market's price itself (no spread); fee")
+    prices = {e["id"]: e["baseline_probability"] for e in rows(files[0])}
+    said = {r["id"]: r["prediction"]["probability"] for r in rows(files[1]) if r["metadata"]["model"] != "baseline:market"}  # fmt: skip
+    assert {round(p, 9) for p in alone.price.tolist()} <= {
+        round(p if said[name] > p else 1 - p, 9) for name, p in prices.items()
+    }
+    stated = money(replace(FAST, kelly=Kelly(spread=0.02)))
+    assert stated.note.startswith("assumed spread 0.02")
+    booked = money(gateway=Gateway(RecordedWorld(archive)))
+    assert booked.note.startswith("recorded book; fee")
+    assert set(booked.price.tolist()) != set(alone.price.tolist())
 
 
 def test_all_stages_in_one_run(sim: Path, tmp_path: Path) -> None:
@@ -191,7 +221,9 @@ def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> N
     path, out = tmp_path / "e.jsonl", tmp_path / "o.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in made))
     counts = predict(Archive(sim), path, "market,drift", out, "x")
-    assert counts == {"events": 4, "predictions": 6, "missing": 2}
+    assert counts == {
+        "events": 4, "predictions": 6, "missing": 2, "without_market": 0, "unanswered": ["d"],
+    }  # fmt: skip
     assert sorted(r["id"] for r in rows(out)) == ["a", "a", "b", "b", "c", "c"]
     for row in rows(tmp_path / "data" / "runs" / "x" / "intervals.jsonl"):
         assert row["context"]["previous_intervals"] == []

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from beforehand.cli.options import (
     AssumeUtc,
+    BetFlags,
     Draws,
     Fresh,
     LimitFlags,
@@ -16,6 +17,7 @@ from beforehand.cli.options import (
     PlaceboDraws,
     RunId,
     Seed,
+    bet_rules,
     run_limits,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, scores_of
@@ -117,6 +119,7 @@ def run(
     run_id: RunId = None,
     archive: ArchivePath = None,
     limit_flags: LimitFlags | None = None,
+    bet_flags: BetFlags | None = None,
     json: Json = False,
 ) -> int:
     """Ingest, predict and evaluate in one run that can be resumed."""
@@ -125,7 +128,7 @@ def run(
         forecasters=forecasters,
         horizon=parse_interval(horizon),
         textless=textless,
-        settings=settings(seed, draws, placebo, mark="--", margin=margin),
+        settings=settings(seed, draws, placebo, bet_rules(bet_flags), "--", margin),
         limits=run_limits(limit_flags),
         fresh=fresh,
         folder=folder_for(forecasters),
@@ -171,6 +174,9 @@ def evaluate(
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
     margin: Margin = None,
+    spread: Annotated[
+        float | None, Parameter(help="Spread to assume where no book is on record [none].")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Score predictions against resolutions, with an evidence audit; or score bets."""
@@ -187,7 +193,7 @@ def evaluate(
         events,
         predictions,
         resolutions,
-        settings(seed, draws, placebo, mark="--", margin=margin),
+        settings(seed, draws, placebo, bet_rules(BetFlags(spread=spread)), "--", margin),
         assume_utc=assume_utc,
         stored=stored,
         sealed=None if sealed is None else _opened_log(sealed, records),

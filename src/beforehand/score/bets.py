@@ -474,12 +474,15 @@ def _note(table: Table, booked: Ints, without: int, rules: Kelly) -> str:
     each question have a book, `without` how many of them an assumed one."""
     book = "recorded book"
     if rules.spread is not None:
+        assumed = "the market's price itself (no spread)"
+        if rules.spread:
+            assumed = f"assumed spread {rules.spread:g}"
         if without == booked.sum():
-            book = f"assumed spread {rules.spread:g}"
-        elif not without:
+            book = assumed
+        elif not without and rules.spread:
             book += " (every market has one: the assumed spread changes nothing)"
-        else:
-            book += f", and an assumed spread of {rules.spread:g} where there was none"
+        elif without:
+            book += f", and {assumed} where there was none"
     rates = dict[str, set[float]]()
     for i in np.flatnonzero(booked).tolist():
         venue = table.questions[i].partition(":")[0]

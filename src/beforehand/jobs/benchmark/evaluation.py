@@ -10,16 +10,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import orjson
 from typing_extensions import TypedDict
 
 from beforehand import __version__
 from beforehand.clock import to_us
-from beforehand.errors import InputError
+from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Forecaster
 from beforehand.forecast.cutoff_guard import Training
 from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.panel import Evidence
 from beforehand.jobs import results
 from beforehand.jobs.benchmark.events import deadline, load_events, market_of, valid
 from beforehand.jobs.forecasters import MAY_REMEMBER, STATED_REMEMBERING
@@ -97,7 +99,9 @@ def evaluate_files(
     is known of the training of models among the predictors. `assume_utc` takes times without a zone
     as UTC. `stored` has the records in which the audit looks the cited sources up. With
     `sealed`, only what was sealed counts, as made when it was, beside the market's price then. With
-    `gateway`, positions stand at every price on its record; events without a resolution are open.
+    `gateway`, positions stand at every price on its record, and bets at its books; events without a
+    resolution are open. Where no book is on record a bet is made at the price itself, unless a
+    spread is stated, and the money is labelled so.
     """
     specs = {spec.id: spec for _, spec in load_events(events, assume_utc)}
     endings = _load_resolutions(resolutions, assume_utc)
@@ -111,6 +115,10 @@ def evaluate_files(
     rows_with_prices = [*timed, *prices]
     ages = _ages(events, specs) if sealed is None else sealed.ages
     placed = place(rows_with_prices, specs, endings, ages, barred)
+    if gateway is not None:
+        _add_books(placed.columns, gateway, specs)
+    if settings.kelly.spread is None and np.isnan(placed.columns.bid).any():
+        settings = replace(settings, kelly=replace(settings.kelly, spread=0.0))
     counts = {**_counts([row for _, row in rows], specs, endings, questions), **placed.counts}
     table = build_table(placed.columns, questions)
     if not len(table.q):
@@ -145,6 +153,24 @@ def evaluate_files(
         without = results.with_and_without(table, part, settings)
     told = _audit_wire(audited, stored is not None, without)
     return Evaluation(evaluate(table, facts, settings), told, counts, unscored)
+
+
+def _add_books(columns: Columns, gateway: Gateway, specs: Mapping[str, EventSpec]) -> None:
+    """Put the best bid and ask on record at each row's instant into the columns."""
+    rows = dict[str, list[int]]()
+    for k, (event, t) in enumerate(zip(columns.id, columns.t, strict=True)):
+        try:
+            name = gateway.full_view().resolve_id(market_of(specs[event]))
+        except NotFound:
+            continue
+        if t > 0:
+            rows.setdefault(name, []).append(k)
+    for name, places in rows.items():
+        t = np.unique([columns.t[k] for k in places])
+        panel = gateway.panel([(name, t)], evidence=Evidence(0))
+        books = dict(zip(t.tolist(), zip(panel.bid, panel.ask, strict=True), strict=True))
+        for k in places:
+            columns.bid[k], columns.ask[k] = map(float, books[columns.t[k]])
 
 
 def _counts(
