@@ -102,6 +102,13 @@ def test_history_rows_have_the_documented_keys(
     capsys.readouterr()
     assert cli(["tool", "get_polymarket_history", *asked]) == 0
     (row,) = json.loads(capsys.readouterr().out)["history"]
+    day = row["timestamp"][:10]
+    for first, last, n in ((day, day, 1), ("2001-01-01", "2001-01-02", 0)):
+        ranged = ["--arg", f"start_date={first}", "--arg", f"end_date={last}"]
+        assert cli(["tool", "get_polymarket_history", *asked, *ranged]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert len(said["history"]) == n, "both days are in it"
+        assert said["metadata"]["filters"]["end_date"] == last
     assert list(row) == [
         "id",
         "session_id",

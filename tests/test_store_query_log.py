@@ -1,5 +1,7 @@
 """The log of searches has a bound for each holder, and shows nobody how many others searched."""
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,3 +38,18 @@ def test_the_newest_of_each_holder_stay(tmp_path: Path, monkeypatch: pytest.Monk
     mine = log.history(late, limit=1000)
     assert 30 <= len(mine) <= 30 + queries.LOOK_EACH
     assert mine[0].user_query == "query 399"
+
+
+def test_an_id_is_the_rows_and_stays(tmp_path: Path) -> None:
+    """The owner's; where a later search would show, and for another user, rows are numbered."""
+    log, late = QueryLog(tmp_path / "log.db"), AT + timedelta(days=1)
+    log.add(searched(0), "ann")
+    stored = [log.add(searched(n)) for n in (5, 3, 4)]
+    found = {row.user_query: row.id for row in log.history(late)}
+    assert found == dict(zip(("query 5", "query 3", "query 4"), stored, strict=True))
+    with closing(sqlite3.connect(tmp_path / "log.db")) as db, db:
+        db.execute("DELETE FROM prediction_queries WHERE id = ?", (stored[1],))
+    kept = {row.user_query: row.id for row in log.history(late)}
+    assert kept == {"query 5": stored[0], "query 4": stored[2]}, "whatever goes before it"
+    pinned = log.history(AT + timedelta(seconds=4), pinned=True)
+    assert [(row.user_query, row.id) for row in pinned] == [("query 4", 1)]

@@ -125,10 +125,12 @@ class QueryLog:
         limit: int = 10,
         platform: str = "polymarket",
         holder: str | None = None,
+        pinned: bool = False,
     ) -> list[PredictionQuery]:
         """Searches as of `until` or earlier, by authors who could see no later than `until`, newest
-        first. Their ids number the visible rows only: stored ids would show how many searches came
-        later."""
+        first. The owner of this machine gets the ids of the rows, as the table has them. Where it
+        is `pinned` to an instant, and for a holder, ids number the visible rows only: those of the
+        table would show how many searches came later, or were other people's."""
         where = ["timestamp <= ?"]
         values: list[Any] = [_stamp(until), platform, holder, _stamp(until)]
         for condition, value in (
@@ -139,9 +141,10 @@ class QueryLog:
             if value is not None:
                 where.append(condition)
                 values.append(value)
+        number = "id" if holder is None and not pinned else "n"
         with self._mapped():
             rows = self._reader.execute(
-                f"SELECT n, {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER (ORDER BY "
+                f"SELECT {number}, {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER (ORDER BY "
                 "created_at, timestamp, id) AS n FROM prediction_queries LEFT JOIN query_holders "
                 "ON query_id = id WHERE created_at <= ? AND platform = ? AND holder IS ?) "
                 f"WHERE {' AND '.join(where)} ORDER BY timestamp DESC, n DESC LIMIT ?",

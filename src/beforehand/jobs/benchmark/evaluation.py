@@ -166,7 +166,7 @@ def _add_books(columns: Columns, gateway: Gateway, specs: Mapping[str, EventSpec
         if t > 0:
             rows.setdefault(name, []).append(k)
     for name, places in rows.items():
-        t = np.unique(np.array([columns.t[k] for k in places], dtype=np.int64))
+        t = np.array(sorted({columns.t[k] for k in places}), dtype=np.int64)
         panel = gateway.panel([(name, t)], evidence=Evidence(0))
         books = dict(zip(t.tolist(), zip(panel.bid, panel.ask, strict=True), strict=True))
         for k in places:

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from beforehand.clock import MICROSECOND, iso
+from beforehand.clock import MICROSECOND, iso, when
 from beforehand.config import DEFAULT_POLYMARKET_RESULTS, MAX_POLYMARKET_RESULTS
 from beforehand.errors import InputError, NotFound
 from beforehand.ids import new_session_id
@@ -162,15 +162,20 @@ def get_polymarket_history(
     start_date: Annotated[str | None, Field(description="Not before (ISO 8601).")] = None,
     end_date: Annotated[str | None, Field(description="Not after (ISO 8601).")] = None,
 ) -> AgentHistory:
-    """List the searches that were logged, newest first."""
+    """List the searches that were logged, newest first. A day alone as `end_date` includes it.
+
+    `id` is that of the row in `prediction_queries`; under `as_of`, and for a user of a server, it
+    numbers the searches that are shown.
+    """
     found = call.storage.queries.history(
         call.at,
         session_id,
         moment("start_date", start_date),
-        moment("end_date", end_date),
+        moment("end_date", end_date, when),
         call.skip + call.wanted + 1,
         PLATFORM,
         call.toolbox.caller.user,
+        call.toolbox.pinned is not None,
     )
     return {
         "history": [row.model_dump(mode="json", exclude={"expanded_keywords"}) for row in found],
