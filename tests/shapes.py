@@ -6,7 +6,7 @@ from typing import Any
 WALLET = "0x" + "ab" * 20
 CONDITION = "0x" + "cd" * 32
 TX = "0x" + "ef" * 32
-YES, NO = "1111", "2222"
+YES, NO = f"7{1:076d}", f"7{2:076d}"
 T0 = 1_767_600_000  # 2026-01-05T08:00:00Z
 
 

@@ -320,3 +320,44 @@ def test_a_dead_network_says_so(tmp_path: Path) -> None:
 
 def test_frozen_clocks_still_work(setup: Setup) -> None:
     assert FrozenClock(NOW).now() == NOW
+
+
+def test_a_token_of_a_market_that_nobody_has_seen(setup: Setup) -> None:
+    """In a home that holds nothing: Gamma is asked for the token, and not for a market of that
+    number; a short number is Gamma's own."""
+    box, _ = setup.box("live")
+    found = box.call("get_market", {"id": shapes.YES}).content
+    (asked,) = setup.vendor.log
+    assert (asked.param("clob_token_ids"), asked.param("id")) == (shapes.YES, None)
+    assert found["id"] == f"POLYMARKET:{shapes.CONDITION}"
+    with pytest.raises(NotFound):
+        setup.box("live")[0].call("get_market", {"id": "512345"})
+    asked = setup.vendor.log[-1]
+    assert (asked.param("clob_token_ids"), asked.param("id")) == (None, "512345")
+
+
+def test_domains_say_who_is_asked(setup: Setup) -> None:
+    """The venues of the domains, each by itself: one that is away costs its own hits alone."""
+    def searched(*domains: str) -> tuple[set[str], set[str], list[str]]:
+        setup.vendor.log.clear()
+        arguments = {"query": "rain avaria", **({"domains": list(domains)} if domains else {})}
+        box, _ = setup.box("live")  # What it has asked for, it does not ask again.
+        found = box.call("search_domains", arguments).content
+        hit = {row["domain"] for row in found["results"]}
+        return set(setup.vendor.counts()), hit, found["_meta"].get("notes", [])
+
+    asked, hit, notes = searched("kalshi.com")
+    assert "/events" in asked
+    assert "/public-search" not in asked, "Polymarket was not asked for"
+    assert (hit, notes) == ({"kalshi.com"}, [])
+    asked, hit, notes = searched("polymarket.com")
+    assert "/public-search" in asked
+    assert "/events" not in asked
+    assert {"/events", "/public-search"} <= searched()[0]
+    setup.vendor.route("gamma", "/public-search", 503)
+    asked, hit, notes = searched()
+    assert "kalshi.com" in hit
+    assert any("POLYMARKET was not searched" in one for one in notes)
+    setup.vendor.route("exa", "/search", 503)
+    with pytest.raises(Unavailable):
+        searched("polymarket.com")

@@ -71,8 +71,9 @@ def vendor_of_shapes() -> Vendor:
     route = vendor.route
 
     def markets(asked: Asked) -> Any:
-        wanted = asked.param("condition_ids") or asked.param("slug") or shapes.CONDITION
-        known = wanted in (shapes.CONDITION, "will-it-rain")
+        named = ("condition_ids", "slug", "clob_token_ids", "id")
+        wanted = next((found for name in named if (found := asked.param(name))), shapes.CONDITION)
+        known = wanted in (shapes.CONDITION, "will-it-rain", shapes.YES, shapes.NO)
         return {"markets": [shapes.GAMMA_MARKET] if known else [], "next_cursor": None}
 
     def kalshi_market(asked: Asked) -> Any:

@@ -425,6 +425,12 @@ def settled_request(
     return Request("kalshi", "markets", "/markets", params(values))
 
 
+def page_of(ticker: str) -> str:
+    """The address of the page of a market's series, with which its ticker begins: Kalshi's answers
+    name no address."""
+    return f"https://kalshi.com/markets/{urls.quote(ticker.partition('-')[0].lower(), safe='')}"
+
+
 def market_request(ticker: str, historical: bool = False) -> Request:
     """One market; those settled before the cutoff are in the historical tier alone."""
     tier = "/historical" if historical else ""

@@ -381,6 +381,8 @@ def parse_history(raw: Mapping[str, object], market: str) -> list[PricePoint]:
     return points
 
 
+LEAST_TOKEN = 20
+"""Digits from which a number is a token's: Gamma counts its markets in a few."""
 MAX_PAGE = 100
 ORDERS = {"volume": "volumeNum", "liquidity": "liquidityNum", "close_time": "endDate", "id": "id"}
 """`order=volume` would sort a text column, letter by letter, so Gamma's numeric columns are
@@ -393,11 +395,18 @@ def search_request(query: str, page: int = 1, per_type: int = 20) -> Request:
     return Request("gamma", "public-search", "/public-search", params(values))
 
 
+def is_token(native: str) -> bool:
+    """Whether an id is that of a token (a 256-bit number in decimal), and not Gamma's own number of
+    a market, which is short."""
+    return native.isascii() and native.isdigit() and len(native) >= LEAST_TOKEN
+
+
 def markets_request(
     *,
     ids: Sequence[str] = (),
     condition_ids: Sequence[str] = (),
     slugs: Sequence[str] = (),
+    tokens: Sequence[str] = (),
     closed: bool | None = None,
     order: str | None = None,
     ascending: bool = False,
@@ -409,6 +418,7 @@ def markets_request(
     values = {
         "id": list(ids),
         "condition_ids": list(condition_ids),
+        "clob_token_ids": list(tokens),
         "slug": list(slugs),
         "closed": closed,
         "order": ORDERS[order] if order else None,

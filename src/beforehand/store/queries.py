@@ -144,8 +144,9 @@ class QueryLog:
         number = "id" if holder is None and not pinned else "n"
         with self._mapped():
             rows = self._reader.execute(
-                f"SELECT {number}, {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER (ORDER BY "
-                "created_at, timestamp, id) AS n FROM prediction_queries LEFT JOIN query_holders "
+                f"SELECT {number}, {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER "
+                "(ORDER BY created_at, timestamp, id) AS n "
+                "FROM prediction_queries LEFT JOIN query_holders "
                 "ON query_id = id WHERE created_at <= ? AND platform = ? AND holder IS ?) "
                 f"WHERE {' AND '.join(where)} ORDER BY timestamp DESC, n DESC LIMIT ?",
                 [*values, limit],

@@ -165,6 +165,8 @@ class LiveWorld:
             if venue == polymarket.VENUE:
                 if native.startswith("0x"):
                     request = polymarket.markets_request(condition_ids=[native])
+                elif polymarket.is_token(native):
+                    request = polymarket.markets_request(tokens=[native])
                 elif native.isdigit():
                     request = polymarket.markets_request(ids=[native])
                 else:

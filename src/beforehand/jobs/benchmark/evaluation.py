@@ -166,9 +166,9 @@ def _add_books(columns: Columns, gateway: Gateway, specs: Mapping[str, EventSpec
         if t > 0:
             rows.setdefault(name, []).append(k)
     for name, places in rows.items():
-        t = np.array(sorted({columns.t[k] for k in places}), dtype=np.int64)
-        panel = gateway.panel([(name, t)], evidence=Evidence(0))
-        books = dict(zip(t.tolist(), zip(panel.bid, panel.ask, strict=True), strict=True))
+        instants = np.array(sorted({columns.t[k] for k in places}), dtype=np.int64)
+        panel = gateway.panel([(name, instants)], evidence=Evidence(0))
+        books = dict(zip(instants.tolist(), zip(panel.bid, panel.ask, strict=True), strict=True))
         for k in places:
             columns.bid[k], columns.ask[k] = map(float, books[columns.t[k]])
 

@@ -1,5 +1,6 @@
 """The `web-search` server (OpenAI's web search), and `search`: evidence as of an instant."""
 
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Annotated, NotRequired
 
@@ -9,15 +10,18 @@ from typing_extensions import TypedDict
 from beforehand.clock import iso
 from beforehand.config import DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, PREDICTION_DOMAINS
 from beforehand.errors import (
+    BadAnswer,
     BeforehandError,
     InputError,
     NotConfigured,
     NotFound,
     ReplayMiss,
+    Unauthorized,
+    Unavailable,
 )
 from beforehand.gateway.search import domain_of
 from beforehand.records.world import Document, Market
-from beforehand.sources import web_search
+from beforehand.sources import kalshi, polymarket, web_search
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.tools.bounds import Rows
 from beforehand.tools.caller import ToolLimit
@@ -241,27 +245,41 @@ def search_domains(
 ) -> DomainHits:
     """Search the prediction markets' sites: their markets and pages, nothing of other domains.
 
-    On record: the archive's markets and documents whose address lies there. Live: the venue's own
-    search, and Exa limited to these domains.
+    On record: the archive's markets and documents whose address lies there. Live: the own search
+    of each venue whose domain is asked for, and Exa limited to these domains; what cannot be had is
+    left out with a note, and only if nothing can be had is it an error.
     """
     wanted = [name.strip().lower() for name in domains or PREDICTION_DOMAINS]
     if unknown := [name for name in wanted if name not in PREDICTION_DOMAINS]:
         raise InputError(
             f"{unknown[0]!r} is no domain to search: choose of {', '.join(PREDICTION_DOMAINS)}"
         )
-    found, method = call.view.find_markets(query, MAX_SEARCH_RESULTS, None)
-    markets = [] if method == "top_volume" else [_market_hit(call, h.market, wanted) for h in found]
+    failed, looked = list[BeforehandError](), 0
+    markets = list[DomainHit | None]()
+    for venues in _venues(call, wanted):
+        try:
+            found, method = call.view.find_markets(query, MAX_SEARCH_RESULTS, venues)
+        except (NotConfigured, Unavailable, Unauthorized, BadAnswer) as error:
+            failed.append(error)
+            call.note(f"{' and '.join(sorted(venues or ()))} was not searched: {error}")
+            continue
+        looked += 1
+        if method != "top_volume":
+            markets += [_market_hit(call, hit.market, wanted) for hit in found]
     pages = list[Document]()
     try:
-        pages = call.view.search(query, MAX_SEARCH_RESULTS, domains=wanted)
-    except NotConfigured as error:
+        pages, looked = call.view.search(query, MAX_SEARCH_RESULTS, domains=wanted), looked + 1
+    except (NotConfigured, Unavailable, Unauthorized, BadAnswer) as error:
+        failed.append(error)
         call.note(f"pages were not searched: {error}")
+    if not looked:
+        raise failed[0]
     texts = [_page_hit(page, wanted) for page in pages]
     # One of each in turn: neither kind hides the other.
     shown = [hit for pair in zip_longest(markets, texts) for hit in pair if hit is not None]
-    first = dict[str, DomainHit]()
-    for hit in shown:
-        first.setdefault(hit["url"], hit)
+    first = dict[tuple[str, str], DomainHit]()
+    for hit in shown:  # Kalshi's markets of one series share a page.
+        first.setdefault((hit["url"], hit["title"] if hit["domain"] == "kalshi.com" else ""), hit)
     results = list(first.values())
     return {
         "query": query,
@@ -296,6 +314,18 @@ def search_all_markets(
 
 
 SNIPPET = 300
+VENUES = {"polymarket.com": polymarket.VENUE, "kalshi.com": kalshi.VENUE}
+"""Whose markets lie in which domain, of the venues that can be asked now."""
+
+
+def _venues(call: Call, domains: Sequence[str]) -> Iterator[frozenset[str] | None]:
+    """Which venues are asked for their markets, each by itself; an archive has all of them."""
+    if not call.view.live:
+        yield None
+        return
+    for domain in domains:
+        if domain in VENUES:
+            yield frozenset([VENUES[domain]])
 
 
 def _page_hit(page: Document, domains: list[str]) -> DomainHit | None:
@@ -309,8 +339,11 @@ def _page_hit(page: Document, domains: list[str]) -> DomainHit | None:
 
 def _market_hit(call: Call, market: Market, domains: list[str]) -> DomainHit | None:
     """A market whose page lies in one of the domains, with its price at t."""
-    domain = domain_of(market.url, domains)
-    if domain is None or market.url is None:
+    url = market.url
+    if url is None and market.venue == kalshi.VENUE:
+        url = kalshi.page_of(market.native_id)
+    domain = domain_of(url, domains)
+    if domain is None or url is None:
         return None
     price = odds(call.view, market.id)
     said = "no price is known"
@@ -318,7 +351,7 @@ def _market_hit(call: Call, market: Market, domains: list[str]) -> DomainHit | N
         said = f"YES {price.price:g} at {iso(price.observed_at)}"
     text = " ".join(part for part in (f"{said}.", market.rules) if part)
     return {
-        "url": market.url,
+        "url": url,
         "title": market.question or market.native_id,
         "snippet": text[:SNIPPET],
         "domain": domain,
