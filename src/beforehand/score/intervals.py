@@ -232,8 +232,12 @@ class Resampler:
 
     def _in_memory(self, rng: np.random.Generator) -> Floats:
         counts = np.empty((self.draws, self.size))  # No stack: half of the memory.
-        for b in range(self.draws):
-            counts[b] = self._draw(rng)
+        n = max(_AHEAD // self.size, 1)
+        for first in range(0, self.draws, n):
+            picks = self._picks(rng, range(first, min(first + n, self.draws)))
+            cells = picks + self.size * np.arange(len(picks), dtype=np.int64)[:, None]
+            found = np.bincount(cells.ravel(), minlength=cells.size)
+            counts[first : first + len(picks)] = found.reshape(picks.shape)
         counts.flags.writeable = False
         return counts
 
