@@ -178,6 +178,9 @@ class Work:
         meta: Any = answer.pop("_meta", {})
         self.asked.append(name)
         self.notes += [str(note) for note in meta.get("notes", ())]
+        if (cut := meta.get("cut")) is not None and cut["reason"] == "limit":
+            known = f" of {cut['rows_found']:,}" if "rows_found" in cut else ", and there are more"
+            self.notes.append(f"{name} gave {cut['rows_shown']:,} rows{known}")
         return answer
 
     def session(self, given: str | None, query: str) -> str:

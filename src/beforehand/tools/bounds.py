@@ -2,9 +2,10 @@
 
 Tokens are estimated as a third of the bytes: JSON full of numbers runs at about three bytes a
 token, prose at four, so the estimate is on the careful side. A table is cut after the last row
-that fits, with a cursor. A series of numbers is thinned instead: the lowest and the highest point
-of each stretch are kept, so that no spike disappears (after Jugel et al. 2014, "M4"). An answer
-that is still too long is cut inside its longest texts.
+that fits, with a cursor; before a row is left out, the lists in all rows are shortened. A series of
+numbers is thinned instead: the lowest and the highest point of each stretch are kept, so that no
+spike disappears (after Jugel et al. 2014, "M4"). An answer that is still too long is cut inside its
+longest texts.
 """
 
 import base64
@@ -68,6 +69,7 @@ class Cut(TypedDict, total=False):
     next_cursor: str
     kept: str
     texts_shortened: int
+    lists_shortened: int
 
 
 class LiveCost(TypedDict):
@@ -190,16 +192,20 @@ def _paged(
     total = page.total if rows.whole else len(found)
     shown = found if rows.whole else found[page.skip : page.skip + page.limit]
     answer, reason = _with(result, rows, shown), "limit"
-    raw = _encode(answer)
+    raw, shortened = _encode(answer), 0
     if len(raw) > room:
         left = room - len(_encode(_with(result, rows, [])))
+        shown, shortened = _lighter(shown, left)
         kept = 0
         for row in shown:
             left -= len(_encode(row)) + 1
             if left < 0:
                 break
             kept += 1
-        if kept < len(shown):
+        if kept == len(shown):
+            answer, reason = _with(result, rows, shown), "tokens"
+            raw = _encode(answer)
+        else:
             shown, reason = shown[: max(kept, 1)], "tokens"
             answer = _with(result, rows, shown)
             if kept == 0:  # A single row that does not fit is shortened like any other answer.
@@ -216,7 +222,39 @@ def _paged(
         cut["next_cursor"] = encode_cursor(asked, end)
     if total is not None and end >= total:
         cut.pop("next_cursor", None)
+    if shortened:
+        cut["lists_shortened"] = shortened
     return answer, raw, cut
+
+
+def _lighter(rows: Sequence[object], room: int) -> tuple[Sequence[object], int]:
+    """The rows with the lists in them cut to half, and half again, until all fit or no list is
+    longer than three: what is in a row is given up before a row is. How much was left out."""
+    size = sum(len(_encode(row)) + 1 for row in rows)
+    plain: Any = None
+    left_out = 0
+    while size > room:
+        plain = msgspec.json.decode(_encode(rows)) if plain is None else plain
+        halves = [_halved(row) for row in plain]
+        if not (n := sum(n for _, n in halves)):
+            break
+        plain, left_out = [row for row, _ in halves], left_out + n
+        size = sum(len(_encode(row)) + 1 for row in plain)
+    return (rows, 0) if plain is None or not left_out else (plain, left_out)
+
+
+def _halved(value: Any) -> tuple[Any, int]:
+    """Every list of texts or objects of at least four loses its second half. (One of numbers loses
+    its meaning with its length.)"""
+    if isinstance(value, dict):
+        parts = {key: _halved(item) for key, item in value.items()}
+        return {k: v for k, (v, _) in parts.items()}, sum(n for _, n in parts.values())
+    if isinstance(value, list):
+        cut = len(value) >= 4 and all(isinstance(item, (dict, str)) for item in value)
+        kept = value[: -(-len(value) // 2)] if cut else value
+        items = [_halved(item) for item in kept]
+        return [v for v, _ in items], sum(n for _, n in items) + len(value) - len(kept)
+    return value, 0
 
 
 def _thinned(

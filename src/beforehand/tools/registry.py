@@ -202,10 +202,16 @@ class Tool:
                 f"{', '.join(self.arguments)}"
             )
         try:
-            made = self.model.model_validate(dict(arguments))
+            made = self.model.model_validate(
+                {k: v for k, v in arguments.items() if v is not None or k not in BOUNDS}
+            )
         except ValidationError as error:
             raise InputError(f"{self.name}: {first_error(error)}") from None
         return {name: getattr(made, name) for name in self.arguments}
+
+
+BOUNDS = ("limit", "max_tokens")
+"""Arguments that may be null, as all others of which a tool has a default: then it is theirs."""
 
 
 def first_error(error: ValidationError) -> str:

@@ -83,12 +83,13 @@ def _mapped(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Rows of a query: `rows` are structs named by `columns`."""
+    """Rows of a query: `rows` are structs named by `columns`; whether there are `more`."""
 
     rows: list[Any]
     columns: tuple[str, ...]
     query: str
     params: list[Any]
+    more: bool = False
 
     def wire(self) -> dict[str, object]:
         """The documented answer."""
@@ -200,13 +201,14 @@ class _Reader:
         plan = spec.plan(values)
         known = 2**62 if as_of_us is None else as_of_us
         if spec.statistics:
-            rows, query, used = self._statistics(plan, known, limit, offset)
+            rows, query, used = self._statistics(plan, known, limit + 1, offset)
         else:
-            query, used = plan.sql(names), [*plan.values, known, limit, offset]
+            query, used = plan.sql(names), [*plan.values, known, limit + 1, offset]
             rows = self._db.execute(query, used).fetchall()
         made, n = _struct(names), len(plan.values)
         stated = _filled(query, n, (known, limit, offset))
-        return QueryResult([made(*row) for row in rows], names, stated, used[:n])
+        shown = [made(*row) for row in rows[:limit]]  # The one after them says that there are more.
+        return QueryResult(shown, names, stated, used[:n], len(rows) > limit)
 
     def symbols(self, pattern: str) -> list[str]:
         """Every symbol that matches, by the one LIKE rule."""

@@ -26,7 +26,7 @@ class TableRows(TypedDict):
 
 
 QUOTES = Example("recorded", "2024-05-09", "CME option quotes")
-ROWS = Rows("data", 100, MAX_ROWS_PER_QUERY, ("metadata.row_count",), whole=True)
+ROWS = Rows("data", 100, MAX_ROWS_PER_QUERY, ("metadata.row_count",), whole=True, counted=False)
 
 
 SERVER = server("market-data", "The market-data table, by query template.")
@@ -50,4 +50,5 @@ def run_query(
     known = None if call.view.live else to_us(call.view.t)
     table = call.storage.table
     found = table.run(template, params, columns, call.wanted, known, call.skip)
+    call.total = call.skip + len(found.rows) + found.more
     return cast(TableRows, found.wire())

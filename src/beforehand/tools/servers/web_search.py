@@ -274,7 +274,7 @@ def search_domains(
         call.note(f"pages were not searched: {error}")
     if not looked:
         raise failed[0]
-    texts = [_page_hit(page, wanted) for page in pages]
+    texts = [_page_hit(call, page, wanted) for page in pages]
     # One of each in turn: neither kind hides the other.
     shown = [hit for pair in zip_longest(markets, texts) for hit in pair if hit is not None]
     first = dict[tuple[str, str], DomainHit]()
@@ -328,12 +328,17 @@ def _venues(call: Call, domains: Sequence[str]) -> Iterator[frozenset[str] | Non
             yield frozenset([VENUES[domain]])
 
 
-def _page_hit(page: Document, domains: list[str]) -> DomainHit | None:
+def _longest(call: Call) -> int | None:
+    """Characters of a snippet, where a model or a person reads it; on the bus it is whole."""
+    return SNIPPET if call.toolbox.bounded else None
+
+
+def _page_hit(call: Call, page: Document, domains: list[str]) -> DomainHit | None:
     """A page that lies in one of the domains, whatever a service sends."""
     domain = domain_of(page.url, domains)
     if domain is None or page.url is None:
         return None
-    text = page.text[:SNIPPET]
+    text = page.text[: _longest(call)]
     return {"url": page.url, "title": page.title, "snippet": text, "domain": domain}
 
 
@@ -353,6 +358,6 @@ def _market_hit(call: Call, market: Market, domains: list[str]) -> DomainHit | N
     return {
         "url": url,
         "title": market.question or market.native_id,
-        "snippet": text[:SNIPPET],
+        "snippet": text[: _longest(call)],
         "domain": domain,
     }
