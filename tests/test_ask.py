@@ -3,9 +3,11 @@ runs that are killed at every step, and nothing of the future in any byte."""
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.errors import InputError, NotFound
-from beforehand.jobs.ask import rules, wording
+from beforehand.jobs.ask import ask_job, rules, wording
 from beforehand.jobs.ask.answer import cited
 from beforehand.jobs.ask.tasks import Task, check
 from beforehand.jobs.probe.redraw import OtherFuture, all_records
@@ -171,8 +173,6 @@ def test_what_agents_wrote_is_checked_again(sim: Path, home: Path, capsys: Out) 
 
 def test_what_stands_in_the_results_database(sim: Path, home: Path, capsys: Out) -> None:
     """`agent_name` is the agent, `output_file_path` its file on the bus."""
-    import sqlite3
-
     asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "r")
     with sqlite3.connect(Path(home) / "workspace" / "orchestrator_results.db") as database:
         rows = database.execute(
@@ -196,6 +196,39 @@ def test_what_stands_in_the_results_database(sim: Path, home: Path, capsys: Out)
             "workspace/agents/predictive-markets-agent/out/000001.json",
         ),
     ]  # fmt: skip
+
+
+def test_outputs_in_the_results_database_are_the_documented_content(
+    sim: Path, home: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQL over it answers: the output's data and metadata; of a large one, which file has them."""
+    query = (
+        "SELECT agent_name, output_data, metadata FROM task_outputs WHERE run_id = ? AND "
+        "agent_name LIKE '%-agent' ORDER BY task_id"
+    )
+    asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "r")
+    with closing(sqlite3.connect(home / "workspace" / "orchestrator_results.db")) as database:
+        rows = database.execute(query, ("r",)).fetchall()
+        (first,) = database.execute(
+            "SELECT json_extract(output_data, '$.data[0].markets[0].market_id') FROM task_outputs "
+            "WHERE run_id = 'r' AND agent_name = 'polymarket-agent'"
+        ).fetchone()
+    assert len(rows) == 5
+    assert first
+    for agent, said, about in rows:
+        output, metadata = json.loads(said), json.loads(about)
+        written = json.loads((home / output["output_file_path"]).read_text())
+        assert output["data"] == written["data"]
+        assert {k: v for k, v in metadata.items() if k not in ("inputs", "digest")} == written["metadata"]
+        assert metadata["agent"] == agent
+    monkeypatch.setattr(ask_job, "LARGEST_KEPT", 10)
+    asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "large")
+    with closing(sqlite3.connect(home / "workspace" / "orchestrator_results.db")) as database:
+        for _, said, _ in database.execute(query, ("large",)):
+            output = json.loads(said)
+            assert "data" not in output
+            assert "they are in output_file_path" in output["left_out"]
+    assert cli(["runs", "verify", "large"]) == 0
 
 
 def test_markets_named_by_their_ids(sim: Path, home: Path, capsys: Out) -> None:

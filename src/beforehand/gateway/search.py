@@ -49,7 +49,7 @@ LEAST = 0.4
 """Where no word is shared and no cosine reaches this, nothing fits the query."""
 HALF_LIFE = 30 * DAY_US
 """The age at which half of what recency gives to a document's score is gone."""
-OLDEST = 0.5
+OLDEST = 0.8
 """The share of its score that a document keeps at any age."""
 _WORD = re.compile(r"[^\W_]+")
 _STOP = frozenset(

@@ -43,6 +43,8 @@ from beforehand.tools.storage import Storage
 
 AGENTS_AT_ONCE = 4
 """How many agents work at once where nothing else is asked for."""
+LARGEST_KEPT = 256_000
+"""Bytes of an output up to which the journal keeps it whole; of a larger one it names the file."""
 
 
 def _unchanged(path: Path, expected: str) -> OutputEnvelope:
@@ -223,8 +225,17 @@ class AskJob:
             agent, inputs, self._agent_context(context, begun), tools=task.tools, number=number
         )
         path = written(ran.path, root)
-        rows, content = ran.output.metadata.row_count, digest(ran.path.read_bytes())
-        return {"output_file_path": path, "rows": rows, "digest": content}
+        content, said = ran.path.read_bytes(), ran.output.model_dump(mode="json")
+        kept = {"data": said["data"]}
+        if len(content) > LARGEST_KEPT:
+            kept = {"left_out": f"{len(content):,} bytes: they are in output_file_path"}
+        return {
+            "output_file_path": path,
+            "rows": ran.output.metadata.row_count,
+            "digest": digest(content),
+            "metadata": said["metadata"],
+            **kept,
+        }
 
     @property
     def _notes(self) -> Path:

@@ -363,7 +363,8 @@ class Journal:
         """A task succeeded: its status, output, parts, and its file on the bus, all or none. The
         first success is kept."""
         data, now = canonical(output), self.now()
-        metadata = {"inputs": inputs, "digest": digest(data)}
+        said = output.get("metadata") if isinstance(output, Mapping) else None
+        metadata = {**(said or {}), "inputs": inputs, "digest": digest(data)}
         with self.database.write(run_lock(run_id)) as tx:
             if not self._complete(tx, run_id, task_id, agent, "success", duration_ms, None):
                 return
