@@ -150,6 +150,24 @@ def test_bad_configurations_are_refused_before_anything_is_spent(
     assert not (home / "data" / "runs").exists()
 
 
+def test_one_market_in_several_modes_is_a_plain_list(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """Each mode is a row of its own, in the same run."""
+    modes = ("daytona_agent", "direct_llm", "hybrid")
+    whole = [
+        json.loads(config(home / "c.json", market, models=["scripted"], mode=mode).read_text())
+        for mode in modes
+    ]
+    (home / "c.json").write_text(json.dumps(whole))
+    made = told(capsys, "backtest", "run", str(home / "c.json"), "--archive", str(sim), "--run-id", "r")
+    assert {row["forecaster"] for row in made["leaderboard"]} >= {f"scripted-{m}" for m in modes}
+    said = {(d["model_id"], d["mode"]) for row in intervals(home, "r") for d in row["decisions"]}
+    assert ("scripted-direct_llm", "direct_llm") in said
+    assert said >= {("scripted-hybrid", "daytona_agent"), ("scripted-hybrid", "direct_llm")}
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
 def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(
     provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:

@@ -41,6 +41,27 @@ def test_a_dry_run_is_that_of_the_command_line(serving: Api) -> None:
     assert sorted(p.name for p in (serving.home / "data" / "runs").iterdir()) == before
 
 
+def test_the_documented_configuration_is_a_body_as_it_stands(serving: Api) -> None:
+    """One ExperimentConfig, and a plain list: also of one market in several modes, each of which
+    has a row of its own."""
+    folder = serving.home / "data" / "runs" / "walk"
+    walked = json.loads((folder / "config.json").read_text())["experiments"][0]
+    documented = {
+        "market_id": walked["market_id"], "start_time": walked["start_time"],
+        "end_time": walked["start_time"], "interval_minutes": 1440, "num_sims": 1,
+        "models": ["scripted"], "mode": "direct_llm",
+        "search_config": {"max_results": 5, "query_mode": "template"},
+    }  # fmt: skip
+    one = serving.post("/api/backtests?dry_run=true", documented)
+    assert one.status_code == 200, one.text
+    body = [{**documented, "mode": mode} for mode in ("daytona_agent", "direct_llm", "hybrid")]
+    three = serving.post("/api/backtests?dry_run=true", body)
+    assert three.status_code == 200, three.text
+    calls = [sum(row["calls"] for row in dry.json()["calls"]) for dry in (one, three)]
+    assert calls == [1, 4], "of code, directly, and both"
+    refused(serving.post("/api/backtests?dry_run=true", [documented] * 2), 422, "by two experiments")
+
+
 def test_a_run_is_the_one_of_the_command_line(serving: Api) -> None:
     """Started over HTTP it writes the same bytes as from the command line."""
     body = {**QUICK, "forecasters": ["market", "drift"], "run_id": "over_http", "seed": 5}

@@ -330,7 +330,8 @@ class BacktestJob:
             )
         else:
             self._bounded(sum(map(grid.count, self.request.configs)))
-            configs = Experiments.of(self._given(self.request.configs))
+            given = backtest.named_by_mode(self.request.configs)
+            configs = Experiments.of(self._given(given))
         self.replacement = NO_REPLACEMENT
         if (fork := self.request.fork) is not None and configs:
             self.replacement = Replacement(fork.at, self._stand_ins(fork, configs))

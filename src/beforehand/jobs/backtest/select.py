@@ -4,8 +4,9 @@
 `score` reads those rows and the resolutions only.
 """
 
+import re
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,7 +14,13 @@ from typing import overload
 
 from beforehand.clock import from_us, iso, to_us
 from beforehand.errors import InputError
-from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
+from beforehand.forecast.base import (
+    Forecaster,
+    ModelOptions,
+    PanelForecaster,
+    class_of,
+    split_entry,
+)
 from beforehand.gateway.gateway import Gateway
 from beforehand.jobs.backtest import grid
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
@@ -22,6 +29,7 @@ from beforehand.records.world import Resolution
 from beforehand.store.archive.endings import Endings, Numbers
 
 DEFAULT = ModelOptions()
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass
@@ -199,6 +207,32 @@ def mode_of(group: Iterable[Forecaster], wanted: Mode) -> Mode:
 def _model(group: Iterable[Forecaster]) -> Forecaster | None:
     """The first language model among them."""
     return next((one for one in group if one.kind == "model"), None)
+
+
+def named_by_mode(configs: Sequence[ExperimentConfig]) -> list[ExperimentConfig]:
+    """The same, where one market is asked in several modes: a model that is asked so is named by
+    its mode in each (`scripted-direct_llm`), and so has a row of its own for each."""
+    modes = defaultdict[tuple[str, str], set[str]](set)
+    for config in configs:
+        for entry in config.models:
+            modes[config.market_id, entry].add(config.mode)
+    several = {entry for (_, entry), of in modes.items() if len(of) > 1 and _is_model(entry)}
+
+    def named(entry: str, mode: str) -> str:
+        if entry not in several:
+            return entry
+        name, rest = split_entry(entry)
+        return f"{name or _UNFIT.sub('_', rest)}-{mode}={rest}"
+
+    return [
+        config.model_copy(update={"models": [named(entry, config.mode) for entry in config.models]})
+        for config in configs
+    ]
+
+
+def _is_model(entry: str) -> bool:
+    found = class_of(split_entry(entry)[1])
+    return found is not None and issubclass(found, Forecaster) and found.kind == "model"
 
 
 def check_twice(configs: Experiments, stands_in: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 from typing_extensions import TypedDict
@@ -113,6 +113,14 @@ class Models(_Body):
 class Backtest(_Body):
     """A backtest: the options of `beforehand backtest run`. `configs` (ExperimentConfigs) replaces
     markets, interval, grid and forecasters."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, said: object) -> object:
+        """An ExperimentConfig as the document has it, or a plain list of them."""
+        if isinstance(said, dict) and "market_id" in said:
+            said = [said]
+        return {"configs": said} if isinstance(said, list) else said
 
     archive: str | None = Field(default=None, description="An archive's name [the default one].")
     forecasters: list[str] = Field(
