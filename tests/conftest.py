@@ -23,7 +23,6 @@ from beforehand.sandbox.engines import Sandbox
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from experiments import MONDAY
-from few import few_draws
 from live import Setup, opened
 from prepared import real_archive, simulated_archive
 from proofs import COUNTS, FULL
@@ -32,7 +31,6 @@ settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("house")
-few_draws()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,7 +22,6 @@ import time
 import types
 from typing import Any
 
-from few import few_draws
 from program import exactly
 
 
@@ -36,7 +35,6 @@ def load() -> None:
                 importlib.import_module(module.name)
     for name in ("dbos", "duckdb", "time_machine", "sqlite3"):
         importlib.import_module(name)
-    few_draws()
     gc.collect()
     gc.freeze()
 

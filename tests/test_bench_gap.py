@@ -62,6 +62,7 @@ def test_a_backtest_goes_live(sim: Path, home: Path, capsys: Out, middle: str) -
     events = lines(folder / "events.jsonl")
     assert made["counts"] == {
         "events": len(events), "predictions": 4 * len(events), "missing": 0,
+        "without_market": 0, "unanswered": [],
     }  # fmt: skip
     assert (made["sealed"], made["new"]) == (4 * len(events), True)
     assert Path(made["log"]) == folder.parent / "sealed.jsonl"

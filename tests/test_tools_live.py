@@ -26,8 +26,9 @@ from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
 from beforehand.traffic import Spent
-from live import Setup
+from live import Setup, opened
 from toolcalls import CALLS, NOW
+from vendor import Vendor
 
 REGISTRY = load_tools()
 
@@ -361,3 +362,31 @@ def test_domains_say_who_is_asked(setup: Setup) -> None:
     setup.vendor.route("exa", "/search", 503)
     with pytest.raises(Unavailable):
         searched("polymarket.com")
+
+
+WITHOUT = ("bestBid", "bestAsk", "lastTradePrice", "outcomePrices")
+"""What a listing may lack: then the price is asked for elsewhere."""
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_a_tools_page_names_all_whom_it_asks(
+    priced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not priced:
+        for market in (shapes.GAMMA_MARKET, *shapes.GAMMA_EVENT["markets"]):
+            for name in WITHOUT:
+                monkeypatch.delitem(market, name, raising=False)
+    asked = set[str]()
+    answer = Vendor.answer
+
+    def noted(vendor: Vendor, provider: str, request: Any) -> Any:
+        asked.add("reddit" if provider == "reddit-auth" else provider)
+        return answer(vendor, provider, request)
+
+    monkeypatch.setattr(Vendor, "answer", noted)
+    for name, arguments in CALLS.items():
+        asked.clear()
+        (tmp_path / name).mkdir()
+        with opened(tmp_path / name) as home, suppress(BeforehandError):
+            home.box("live")[0].call(name, arguments)
+        assert asked <= set(REGISTRY[name].services), name

@@ -57,6 +57,7 @@ EDITIONS = {
 OPERATORS = {
     '"phrase"': "these words in this order",
     "OR": "either side (in capitals)",
+    "AROUND(n)": "between two words: at most n words apart",
     "-word": "without this word",
     "intitle:": "the word in the headline; allintitle: all that follow",
     "intext:": "the word in the text; allintext: all that follow",

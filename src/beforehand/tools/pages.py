@@ -145,8 +145,9 @@ def _service(provider: Provider) -> list[str]:
         key = f"Needs {' and '.join(provider.keys)}: {provider.without}."
     lines = [
         f"**{provider.title}.** {key} One attempt takes at most {provider.timeout:g} s, all of "
-        f"them {provider.deadline:g} s ({provider.attempts} attempts; 429 and 5xx are asked "
-        f"again, after Retry-After where it is given). Limits kept: {limits}."
+        f"them {provider.deadline:g} s ({provider.attempts} attempts; 429, 500 and 503 are asked "
+        "again, after Retry-After where it is given; 502 and 504 as well, unless the request may "
+        f"have been paid for). Limits kept: {limits}."
     ]
     if provider.defer:
         codes = " and ".join(str(code) for code in sorted(provider.defer))

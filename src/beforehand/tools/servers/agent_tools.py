@@ -92,7 +92,7 @@ SAME_HOUR = timedelta(hours=1)
         ("metadata.result_count",),
         counted=False,
     ),
-    services=("gamma",),
+    services=("gamma", "clob"),
     probe="gamma public-search",
 )
 def search_polymarket_markets(

@@ -137,7 +137,9 @@ Wallet = Annotated[
 ]
 
 
-@tool(SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma",), probe="gamma public-search")
+@tool(
+    SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma", "clob"), probe="gamma public-search"
+)
 def search_markets(
     call: Call,
     *,
@@ -156,7 +158,7 @@ def search_markets(
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, example=GAMMA, rows=MARKET_ROWS, services=("gamma",), probe="gamma markets")
+@tool(SERVER, example=GAMMA, rows=MARKET_ROWS, services=("gamma", "clob"), probe="gamma markets")
 def list_markets(
     call: Call,
     *,
@@ -170,7 +172,7 @@ def list_markets(
     return {"markets": found}
 
 
-@tool(SERVER, example=GAMMA, services=("gamma",), probe="gamma markets")
+@tool(SERVER, example=GAMMA, services=("gamma", "clob"), probe="gamma markets")
 def get_market(call: Call, *, id: Id) -> FullMarket:
     """Get one market in full: text, status, price with its age, resolution once known."""
     return detail(call.view, lookup(call.view, VENUE, id))
@@ -205,7 +207,7 @@ def _event(event: Any) -> ListedEvent:
     SERVER,
     example=GAMMA,
     rows=Rows("markets", default=20, maximum=200),
-    services=("gamma",),
+    services=("gamma", "clob"),
     probe="gamma events",
 )
 def get_event(

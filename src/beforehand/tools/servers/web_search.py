@@ -232,7 +232,7 @@ def search(
     EVIDENCE,
     example=EXA,
     rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, ("result_count",)),
-    services=("exa", "gamma"),
+    services=("exa", "gamma", "clob", "kalshi"),
 )
 def search_domains(
     call: Call,
@@ -290,7 +290,13 @@ def search_domains(
     }
 
 
-@tool(EVIDENCE, example=GAMMA, rows=FOUND_ROWS, services=("gamma",), probe="gamma public-search")
+@tool(
+    EVIDENCE,
+    example=GAMMA,
+    rows=FOUND_ROWS,
+    services=("gamma", "clob", "kalshi"),
+    probe="gamma public-search",
+)
 def search_all_markets(
     call: Call,
     *,
