@@ -160,6 +160,26 @@ def test_nothing_is_written_through_a_link(cache: Path, capsys: Out, tmp_path: P
 DAMAGE = (*FILES, "steps.json", "collected/collect/t0.json")
 
 
+def test_a_resume_leaves_the_plan_as_it_is(
+    cache: Path, capsys: Out, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file is not written again; a changed one is put back, and that is said."""
+    file = written(cache / "p.json", plan(["rain"]))
+    told(capsys, "scout", "run", file, "--as-of", AT, "--run-id", "r")
+    folder = cache / "data" / "runs" / "r"
+    (folder / DAMAGE[-1]).unlink()
+    path = folder / "plan.json"
+    before = path.stat().st_ino, path.stat().st_mtime_ns
+    assert cli(["scout", "resume", "r"]) == 0
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == before
+    assert "plan.json" not in caplog.text
+    path.write_bytes(path.read_bytes().replace(b"rain", b"snow"))
+    (folder / DAMAGE[-1]).unlink()
+    assert cli(["scout", "resume", "r"]) == 0
+    assert "plan.json is not the plan that the run began with" in caplog.text
+    assert b"rain" in path.read_bytes()
+
+
 @pytest.mark.parametrize("how", ["deleted", "truncated", "edited", "linked"])
 def test_what_was_changed_is_made_again(cache: Path, capsys: Out, how: str) -> None:
     """With what depends on it, and no tool is called again."""

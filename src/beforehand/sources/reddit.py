@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote
 
-from beforehand.clock import iso
+from beforehand.clock import iso, parse_instant, to_us
 from beforehand.ids import digest
 from beforehand.records.record import Record
 from beforehand.records.world import Observation
@@ -149,8 +149,9 @@ def thread_file(post: Observation, comments: Sequence[Observation]) -> StoredThr
 
 @answer("a cached Reddit thread")
 def parse_thread_file(raw: Any, stored_at: datetime) -> list[Observation]:
-    """A cache file: ours, or a raw Reddit answer (known as of `stored_at`, its `recorded_at`).
-    Raises ValueError for one of ours that was changed."""
+    """A cache file: ours, a raw Reddit answer, or a plain thread (both known as of `stored_at`, its
+    `recorded_at`, as far as they do not say when they were written). Raises ValueError for one of
+    ours that was changed."""
     if isinstance(raw, dict) and "post" in raw and "comments" in raw:
         held = {key: raw[key] for key in ("post", "comments")}
         if "digest" in raw and raw["digest"] != digest(held):
@@ -158,7 +159,36 @@ def parse_thread_file(raw: Any, stored_at: datetime) -> list[Observation]:
         return [Observation.model_validate(row) for row in [raw["post"], *raw["comments"]]]
     if isinstance(raw, dict) and "body" in raw and "uri" in raw:
         return parse(raw["body"], stored_at)
+    if isinstance(raw, dict) and "title" in raw and "kind" not in raw:
+        return _plain(raw, stored_at)
     return parse(raw, stored_at)
+
+
+def _plain(raw: Mapping[str, object], stored_at: datetime) -> list[Observation]:
+    """A thread as programs write it: `id`, `title`, `selftext`, `subreddit`, `author`,
+    `created_utc` (seconds; or `created_at`, ISO 8601) and `comments`, each with `id`, `body`,
+    `author`, its time, and its own `comments` or `replies`. What has no time is known from when it
+    was stored."""
+    post = _post(_dated(raw, stored_at), stored_at)
+    out, stack = [post], [raw]
+    while stack:
+        parent = stack.pop()
+        for key in ("comments", "replies"):
+            for one in rows(parent.get(key) or [], key):
+                comment = mapping(one, "a comment")
+                filed = {"parent_id": parent["id"], **_dated(comment, stored_at)}
+                out.append(_comment({**filed, "link_id": f"t3_{post.id}"}, stored_at))
+                stack.append(comment)
+    return out
+
+
+def _dated(data: Mapping[str, object], stored_at: datetime) -> dict[str, object]:
+    """With the time at which it was written as Reddit has it."""
+    said = data.get("created_utc")
+    if said is None:
+        written = data.get("created_at")
+        said = to_us(stored_at if written is None else parse_instant(str(written))) / 1e6
+    return {**data, "created_utc": said}
 
 
 THREAD_LIMIT, THREAD_DEPTH = 200, 8

@@ -7,6 +7,7 @@ record, with what depends on it and nothing else. `steps.json` is the engine's p
 the scout's.
 """
 
+import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from beforehand.config import Workspace, WorldMode
 from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits, job
 from beforehand.engine.plan import Action, Plan, Step
-from beforehand.errors import InputError, NotFound
+from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.gateway.opening import Connection, connect
 from beforehand.ids import digest
 from beforehand.jobs.model_client import OpenedModel
@@ -50,6 +51,8 @@ from beforehand.tools.discovery import load_tools
 from beforehand.tools.metered import metered
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
+
+LOG = logging.getLogger(__name__)
 
 PLAN, CALL, COLLECT, THINK, ACT = "plan", "call", "collect", "think", "act"
 
@@ -145,11 +148,19 @@ class ScoutJob:
             self._compile(outputs[PLAN]["plan"])
 
     def prepare(self) -> None:
-        """Write the plan, as far as it is made."""
+        """Write the plan, as far as it is made. The one that is there stays as it is, unless it is
+        not the run's: then it is put back, with a warning."""
         self.folder.claim()
         write_json(self.folder.path / STEPS, self.plan.wire())
-        if self._scout is not None:
-            write_json(self.folder.path / PLAN_FILE, self._scout.wire())
+        path = self.folder.path / PLAN_FILE
+        if self._scout is None or _holds(path, self._scout):
+            return
+        if path.exists():
+            LOG.warning(
+                "%s is not the plan that the run began with, and is put back: give a changed one "
+                "to `scout run`, as another run", path,
+            )  # fmt: skip
+        write_json(path, self._scout.wire())
 
     def seal(self) -> dict[str, str]:
         """Write the last files of a finished run: the page, and the seal."""
@@ -336,3 +347,11 @@ class ScoutJob:
                 request = self._request
                 self._opened = connect(self._workspace, request.mode, request.archive)
             return self._opened
+
+
+def _holds(path: Path, plan: ScoutPlan) -> bool:
+    """Whether a file of its own is this plan."""
+    try:
+        return not path.is_symlink() and read_json(path) == plan.wire()
+    except (BeforehandError, OSError):
+        return False
