@@ -186,6 +186,19 @@ def test_doctor_live_reports_drift(setup: Setup) -> None:
     assert states["coinbase ticker"]["state"] == "drift"
     assert states["edgar submissions"]["state"] == "not reachable"
 
+    cents = {**shapes.KALSHI_TRADE, "yes_price_dollars": 57, "no_price_dollars": "43.00"}
+    setup.vendor.route("kalshi", "/markets/trades", {"trades": [cents], "cursor": ""})
+    for _ in range(2):  # It is said each time, until it is as before.
+        setup.clock.at += timedelta(hours=4)
+        found = live_check.check(traffic, setup.clock, setup.home.live_checks)
+        (trades,) = [row for row in found if row["name"] == "kalshi trades"]
+        assert trades["state"] == "drift"
+        assert "yes_price_dollars was number as text up to 1, is number above 1" in trades["detail"]
+    setup.vendor.route("kalshi", "/markets/trades", {"trades": [shapes.KALSHI_TRADE], "cursor": ""})
+    setup.clock.at += timedelta(hours=4)
+    found = live_check.check(traffic, setup.clock, setup.home.live_checks)
+    assert {row["state"] for row in found if row["name"] == "kalshi trades"} == {"ok"}
+
     def proof(name: str) -> list[str]:
         found = next(tool for tool in listed_tools(setup.home) if tool["name"] == name)
         return [found["label"], found["date"], found["source"]]

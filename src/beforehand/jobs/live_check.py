@@ -1,6 +1,8 @@
 """Asking the live services whether they still answer in the shapes we read."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
@@ -19,7 +21,8 @@ from beforehand.traffic import Traffic
 
 class CheckRow(TypedDict):
     """How a probe went. `state` is ok, drift, empty, not asked, not configured or not reachable;
-    `mirror` is the address that an override named; `date` is the day, in stored rows only."""
+    `mirror` is the address that an override named; `date` is the day, in stored rows only. `forms`
+    says what was in each expected field."""
 
     name: str
     server: str
@@ -27,6 +30,7 @@ class CheckRow(TypedDict):
     detail: str
     mirror: NotRequired[str]
     date: NotRequired[str]
+    forms: NotRequired[dict[str, str]]
 
 
 def check(
@@ -37,22 +41,31 @@ def check(
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> list[CheckRow]:
     """One row per probe, and for Daytona and Galileo, whose keys are among the `settings`: ok,
-    drift (with the fields that are missing), empty, or why it could not be asked. Services that
-    answered are stored with the date, and `tool list` and `doctor` show it. (A mirror named by an
-    override is not the live service, and does not count.)"""
+    drift (with the fields that are missing, or that hold something else than at the last check),
+    empty, or why it could not be asked. Services that answered are stored with the date, and `tool
+    list` and `doctor` show it. (A mirror named by an override is not the live service, and does not
+    count.)"""
     facts: dict[str, str] = {}
-    found = list[CheckRow]()
+    found, earlier = list[CheckRow](), read_checks(keep)
     for i, probe in enumerate(PROBES):
         progress(probe.name, i, len(PROBES))
-        found.append(_probe(traffic, probe, facts))
+        found.append(_probe(traffic, probe, facts, _forms(earlier, probe.name)))
     found += [_daytona(settings), _galileo(traffic, settings)]
     progress("", len(PROBES), len(PROBES))
-    earlier = read_checks(keep)
     for row in found:
         if row["state"] in ("ok", "drift"):
-            earlier[row["name"]] = {**row, "date": iso(clock.now())[:10]}
+            forms = _forms(earlier, row["name"])
+            kept: CheckRow = {**row, "date": iso(clock.now())[:10]}
+            # What a field held before stays known until it is ok again: drift is told each time.
+            kept["forms"] = {**row.get("forms", {}), **(forms if row["state"] == "drift" else {})}
+            earlier[row["name"]] = kept
     write_json(keep, earlier)
     return found
+
+
+def _forms(rows: Mapping[str, CheckRow], name: str) -> dict[str, str]:
+    """What the fields of a probe held when they were last as expected."""
+    return rows[name].get("forms", {}) if name in rows else {}
 
 
 def _daytona(settings: Mapping[str, str]) -> CheckRow:
@@ -95,14 +108,55 @@ def read_checks(path: Path) -> dict[str, CheckRow]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _probe(traffic: Traffic, probe: Probe, facts: dict[str, str]) -> CheckRow:
+def _probe(
+    traffic: Traffic, probe: Probe, facts: dict[str, str], before: Mapping[str, str]
+) -> CheckRow:
     row: CheckRow = {"name": probe.name, "server": probe.server, "state": "", "detail": ""}
     row["state"], row["detail"] = _asked(traffic, probe, facts, row)
+    changed = [
+        f"{name} was {before[name]}, is {form}"
+        for name, form in row.get("forms", {}).items()
+        if before.get(name, form) != form
+    ]
+    if changed:
+        missing = [row["detail"]] if row["state"] == "drift" else []
+        row["state"], row["detail"] = "drift", "; ".join([*missing, *changed])
     return row
 
 
+_SHARE = re.compile(r"price|bid|ask", re.IGNORECASE)
+"""Fields in which another unit (cents for dollars) would be read as another price."""
+
+
+def form_of(name: str, values: Sequence[object]) -> str | None:
+    """What the rows hold in a field, in words; None where none holds anything."""
+    kinds = {_kind(value) for value in values if value is not None and value != ""}
+    if not kinds:
+        return None
+    said = " or ".join(sorted(kinds))
+    if kinds <= {"number", "number as text"} and _SHARE.search(name):
+        most = max(float(str(value)) for value in values if value is not None and value != "")
+        said += " up to 1" if most <= 1 else " above 1"
+    return said
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, list):
+        return "list"
+    if not isinstance(value, str):
+        return "object"
+    try:
+        return "number as text" if isfinite(float(value)) else "text"
+    except ValueError:
+        return "text"
+
+
 def _asked(traffic: Traffic, probe: Probe, facts: dict[str, str], row: CheckRow) -> tuple[str, str]:
-    """The state and the detail of a probe; `row` takes note of a mirror."""
+    """The state and the detail of a probe; `row` takes note of a mirror and of forms."""
     try:
         request = probe.ask(facts)
         if request is None:
@@ -125,6 +179,11 @@ def _asked(traffic: Traffic, probe: Probe, facts: dict[str, str], row: CheckRow)
         return "not reachable", str(error)
     if not items:
         return "empty", "no rows to compare"
+    row["forms"] = {
+        name: form
+        for name in sorted(probe.expected)
+        if (form := form_of(name, [item.get(name) for item in items])) is not None
+    }
     missing = sorted(probe.expected - set().union(*(item.keys() for item in items)))
     if missing:
         return "drift", f"missing: {', '.join(missing)}"
