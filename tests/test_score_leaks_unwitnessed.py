@@ -118,7 +118,7 @@ def test_real_leaks(data: Path, real: Path, home: Path, capsys: Out) -> None:
             alone = unwitnessed(row.context, snippet) is not None
             false.update({"text alone": dated, "unwitnessed": alone, "either": dated or alone})
     assert found["unwitnessed"] / len(pairs) > 0.3
-    assert false["unwitnessed"] / showings < 0.015
+    assert false["unwitnessed"] / showings < 0.02
     assert found["either"] > max(found["text alone"], found["unwitnessed"])
     assert told(capsys, "runs", "verify", "r")["sound"], "findings on record are taken as they are"
     assert (len(pairs), showings) == (REAL_LEAKS, REAL_SHOWINGS)

@@ -131,7 +131,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         *_after_training(facts),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
-        Check("share_nominated", facts.nominated / facts.shown if facts.nominated else None),
+        *_nominated(facts),
         Check("variants_tried", facts.variants),
         Check("minimum_detectable_effect", _detectable(best)),
         Check("void_excluded", facts.void),
@@ -139,6 +139,12 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         Check("undated_forecasts", facts.undated, "0", facts.undated == 0),
         Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),
     ]
+
+
+def _nominated(facts: SetFacts) -> Iterator[Check]:
+    """Which share of the documents shown a search of today named, where it named any."""
+    if facts.nominated:
+        yield Check("share_nominated", facts.nominated / facts.shown)
 
 
 def _told(best: Row | None) -> Estimate | None:

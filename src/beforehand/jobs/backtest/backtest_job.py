@@ -425,12 +425,10 @@ class BacktestJob:
         request = self.request
         settings = sorted(
             {
-                (
-                    c.interval_minutes,
-                    c.search_config.max_results,
-                    c.search_config.lookback_days or 0,
-                )
+                (c.interval_minutes, search.max_results)
+                + (() if search.lookback_days is None else (search.lookback_days,))
                 for c in self.configs.kinds
+                for search in (c.search_config,)
             }
         )
         how = [settings, request.grade, _stamp(request.start), _stamp(request.stop), self._grid]

@@ -1,9 +1,10 @@
 """Results that no other document speaks of: the detector's rule for what a date cannot show.
 
 A document whose date is too early says what nobody else says yet. It is flagged where it is about
-the question, reports a result, and no other document known around its own instant is alike (near
-copies are no witnesses). Only what was known at t is looked at: later documents, prices and the
-outcome are not. `docs/point-in-time.md` has what the rule finds of real leaks.
+the question, reports a result, and no other document known from around its own instant to t is
+alike (near copies are no witnesses): what others report by t is no leak at t. Only what was known
+at t is looked at: later documents, prices and the outcome are not. `docs/point-in-time.md` has what
+the rule finds of real leaks.
 """
 
 import re
@@ -45,7 +46,7 @@ class Unwitnessed:
         self._lock = threading.Lock()
         self._vectors: dict[str, Vector] = {}
         self._texts: dict[int, tuple[str, list[str]]] = {}
-        self._found: dict[tuple[str, str, int], Flag | None] = {}
+        self._found: dict[tuple[str, str, int], bool] = {}
 
     def __call__(self, context: Context, snippet: Snippet) -> Flag | None:
         """The flag of a document that was shown in a context, or None."""
@@ -54,13 +55,15 @@ class Unwitnessed:
         if said is None or not question or model is None:
             return None
         asked = question.split("\n")[0]
-        until = min(context.t, parse_us(snippet.timestamp) + AROUND)
-        key = asked, snippet.id, until
+        soon = min(context.t, parse_us(snippet.timestamp) + AROUND)
         with self._lock:
-            if key not in self._found:
-                hit = self._alone(model, asked, snippet, until)
-                self._found[key] = Flag(UNWITNESSED, said.group()) if hit else None
-            return self._found[key]
+            for until in dict.fromkeys((soon, context.t)):  # Most have a witness soon.
+                key = asked, snippet.id, until
+                if key not in self._found:
+                    self._found[key] = self._alone(model, asked, snippet, until)
+                if not self._found[key]:
+                    return None
+            return Flag(UNWITNESSED, said.group())
 
     def _alone(self, model: Any, asked: str, snippet: Snippet, until: int) -> bool:
         """True if the document is about the question, and nobody else is alike."""
