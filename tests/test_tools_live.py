@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shapes
-from beforehand.clock import FrozenClock
+from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import Home, Workspace
 from beforehand.errors import (
     BadAnswer,
@@ -390,3 +390,35 @@ def test_a_tools_page_names_all_whom_it_asks(
         with opened(tmp_path / name) as home, suppress(BeforehandError):
             home.box("live")[0].call(name, arguments)
         assert asked <= set(REGISTRY[name].services), name
+
+
+OLDER = {
+    "accessionNumber": ["0000320193-01-9", "0000320193-01-8"], "filingDate": ["2001-02-01", "2001-01-01"],
+    "reportDate": ["2000-12-30", ""], "acceptanceDateTime": ["2001-02-01T18:00:00.000Z", None],
+    "form": ["10-Q", "8-K"], "primaryDocument": ["b.htm", ""], "primaryDocDescription": ["10-Q", ""],
+}  # fmt: skip
+
+
+def test_filings_listed_in_further_files(setup: Setup) -> None:
+    """A company's older filings stand in files of their own: they are asked for, and on record."""
+    name = "CIK0000320193-submissions-001.json"
+    files = [{"name": name, "filingCount": 2, "filingFrom": "2001-01-01", "filingTo": "2001-02-01"}]
+    whole = {**shapes.SUBMISSIONS, "filings": {**shapes.SUBMISSIONS["filings"], "files": files}}
+    setup.vendor.route("edgar", "/submissions/CIK0000320193.json", whole)
+    setup.vendor.route("edgar", f"/submissions/{name}", OLDER)
+    box, connection = setup.box("record")
+    asked = {"cik": "320193", "limit": 10}
+    found = box.call("list_company_filings", asked).content["filings"]
+    assert [row["filed"] for row in found] == ["2025-10-31", "2001-02-01", "2001-01-01"]
+    assert [row["form"] for row in found] == ["10-K", "10-Q", "8-K"]
+    connection.close()
+    setup.vendor.routes.clear()
+    again = setup.box("replay")[0].call("list_company_filings", asked).content["filings"]
+    assert again == found
+    early = setup.box("replay", parse_instant("2026-01-06T00:00:00Z"))[0]
+    with suppress(ReplayMiss):
+        assert len(early.call("list_company_filings", asked).content["filings"]) == 3
+    other = [{"name": "../../other.json"}]
+    setup.vendor.route("edgar", "/submissions/CIK0000320193.json", {**whole, "filings": {**whole["filings"], "files": other}})
+    with pytest.raises(BadAnswer, match="no file of this company"):
+        setup.box("live")[0].call("list_company_filings", asked)

@@ -157,6 +157,16 @@ def fetch_mark(
 
 Parse = Callable[[Any, datetime], list[Any]]
 """(body, when it was fetched) to records."""
+
+
+@dataclass(frozen=True)
+class Further:
+    """Among the records of an answer: another request that it names, with the rest of the rows."""
+
+    request: "Request"
+    parse: Parse
+
+
 Ask = Callable[[str, datetime, bool], list[tuple[Request, Parse]]]
 """(subject, until, live) to the requests to send and how to read each. A subject is what the rows
 are filed under, live and on record: a wallet, a condition id, a ticker, a search as it was

@@ -3,15 +3,18 @@ period it is about; a filing day is over at its end in UTC (filings of a day clo
 Eastern). Submissions: shape, not recorded.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from beforehand.clock import end_of_day
-from beforehand.errors import InputError
+from beforehand.errors import BadAnswer, InputError
 from beforehand.records.record import Record
 from beforehand.records.world import Observation
 from beforehand.sources.base import (
+    Further,
     Limit,
     Parse,
     Probe,
@@ -93,15 +96,32 @@ def parse_facts(raw: Any, fetched_at: datetime) -> list[Observation]:
 
 
 @answer("EDGAR's submissions")
-def parse_submissions(raw: Any, fetched_at: datetime) -> list[Observation]:
-    """One observation a filing, known at the end of its filing day."""
+def parse_submissions(raw: Any, fetched_at: datetime) -> list[Observation | Further]:
+    """One observation a filing, known at the end of its filing day; and the further files that
+    list a company's older filings, each as another request."""
     body = mapping(raw, "submissions")
     subject = cik10(str(required(body, "cik")))
-    recent = mapping(mapping(required(body, "filings"), "filings").get("recent"), "recent")
-    columns = {key: rows(recent.get(key), key) for key in recent if isinstance(recent[key], list)}
-    accessions = columns.get("accessionNumber", [])
+    filings = mapping(required(body, "filings"), "filings")
+    out = _listed(subject, mapping(filings.get("recent"), "recent"))
+    further = list[Further]()
+    for item in rows(filings.get("files") or [], "files"):
+        name = str(required(mapping(item, "a further file"), "name"))
+        if not re.fullmatch(rf"CIK{subject}-submissions-\d{{3}}\.json", name):
+            raise BadAnswer(f"filings.files names {name[:80]!r}, which is no file of this company")
+        request = Request("edgar", "submissions", f"/submissions/{name}")
+        further.append(Further(request, partial(_further, subject)))
+    return [fetch_mark(SOURCE, "filing", subject, len(out), fetched_at), *out, *further]
+
+
+def _further(subject: str, raw: Any, fetched_at: datetime) -> list[Observation]:
+    return _listed(subject, mapping(raw, "a further file"))
+
+
+def _listed(subject: str, table: Mapping[str, object]) -> list[Observation]:
+    """The filings of a table of columns."""
+    columns = {key: rows(table.get(key), key) for key in table if isinstance(table[key], list)}
     out = []
-    for i, accession in enumerate(accessions):
+    for i, accession in enumerate(columns.get("accessionNumber", [])):
 
         def cell(name: str, i: int = i) -> Any:
             column = columns.get(name) or []
@@ -125,7 +145,7 @@ def parse_submissions(raw: Any, fetched_at: datetime) -> list[Observation]:
                 known_at=max(_filed(cell("filingDate")), _accepted(cell("acceptanceDateTime"))),
             )
         )
-    return [fetch_mark(SOURCE, "filing", subject, len(out), fetched_at), *out]
+    return out
 
 
 def _facts(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
@@ -140,7 +160,7 @@ def read_recorded(raw: Any, fetched_at: datetime, market: str | None) -> list[Re
     """Any recorded answer, by its shape."""
     body = mapping(raw, "an EDGAR answer")
     parse = parse_facts if "facts" in body else parse_submissions
-    return list(parse(body, fetched_at))
+    return [row for row in parse(body, fetched_at) if isinstance(row, Observation)]
 
 
 def simulated(rng: Any, start: datetime, stop: datetime) -> Iterator[Record]:

@@ -49,6 +49,7 @@ from beforehand.sources import (
     polymarket,
     polymarket_data,
 )
+from beforehand.sources.base import Further
 from beforehand.sources.catalogue import ANSWERS
 from beforehand.store.archive.reader import Series
 from beforehand.traffic import Traffic, spent
@@ -446,12 +447,11 @@ class LiveWorld:
         if ask is None or subject is None or ((source, kind) in BLIND and not live):
             return stored
         try:
-            for request, parse in ask(subject, from_us(until), live):
-                stored += [
-                    row
-                    for row in self._puller.pull(request, parse)
-                    if isinstance(row, Observation) and row.kind == kind
-                ]
+            wanted = ask(subject, from_us(until), live)
+            for request, parse in wanted:
+                found = self._puller.pull(request, parse)
+                stored += [r for r in found if isinstance(r, Observation) and r.kind == kind]
+                wanted += [(r.request, r.parse) for r in found if isinstance(r, Further)]
         except NotFound:
             return stored
         return stored
