@@ -102,10 +102,12 @@ wheel: ui
 	$(BIN)/python packaging/sbom.py
 	$(BIN)/uv build --quiet --out-dir dist
 
-# The servers' pages, from the tool registry, and the reference of the Python names.
+# The servers' pages, from the tool registry, the reference of the Python names, and what is read of
+# each source's answers.
 docs: setup
 	$(BIN)/python -m beforehand.tools.pages docs/servers
 	$(BIN)/python -m beforehand.front.pages docs/python.md
+	$(BIN)/python tests/contracts/doors.py docs/sources.md
 
 # The documentation as a site, in site/; a dead link between pages fails.
 site: setup

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from beforehand.clock import iso
+from beforehand.errors import BadAnswer
 from beforehand.records.world import Observation
 from beforehand.sources.base import Limit, Parse, Probe, Provider, Request, Source, params, words
 from beforehand.sources.fields import answer, instant, mapping, number, required, rows, seconds
@@ -34,6 +35,8 @@ def parse_ticker(raw: Any, fetched_at: datetime) -> list[Observation]:
     price, at = number(required(body, "price")), instant(required(body, "time"))
     assert price is not None
     assert at is not None
+    if price <= 0:
+        raise BadAnswer(f"a price of {price:g} is none")
     return [_price(price, min(at, fetched_at))]
 
 

@@ -24,7 +24,7 @@ from beforehand.sources.base import (
     fetch_mark,
     words,
 )
-from beforehand.sources.fields import answer, instant, mapping, number, required, rows, text
+from beforehand.sources.fields import answer, each, instant, mapping, number, required, rows, text
 
 SOURCE = "edgar"
 CIK = "9999999999"
@@ -63,36 +63,39 @@ def parse_facts(raw: Any, fetched_at: datetime) -> list[Observation]:
     """One observation a reported value, known at the end of the day it was filed."""
     body = mapping(raw, "company facts")
     subject = cik10(str(required(body, "cik")))
-    out = []
+    out = list[tuple[str, str, object]]()
     for taxonomy, concepts in mapping(required(body, "facts"), "facts").items():
         for concept, entry in mapping(concepts, taxonomy).items():
             units = mapping(mapping(entry, concept).get("units"), "units")
             for unit, values in units.items():
-                for row in rows(values, unit):
-                    item = mapping(row, "a fact")
-                    span = "/".join(str(item.get(k)) for k in ("start", "end", "accn"))
-                    out.append(
-                        Observation(
-                            source=SOURCE,
-                            kind="fact",
-                            subject=subject,
-                            id=f"{taxonomy}:{concept}/{unit}/{span}",
-                            data={
-                                "concept": f"{taxonomy}:{concept}",
-                                "unit": unit,
-                                "value": number(required(item, "val")),
-                                "start": text(item.get("start")),
-                                "end": text(item.get("end")),
-                                "fiscal_year": item.get("fy"),
-                                "fiscal_period": item.get("fp"),
-                                "form": item.get("form"),
-                                "filed": str(required(item, "filed")),
-                                "accession": item.get("accn"),
-                            },
-                            known_at=_filed(item["filed"]),
-                        )
-                    )
-    return [fetch_mark(SOURCE, "fact", subject, len(out), fetched_at), *out]
+                out += [(f"{taxonomy}:{concept}", unit, row) for row in rows(values, unit)]
+
+    def fact(named: tuple[str, str, object]) -> Observation:
+        name, unit, row = named
+        item = mapping(row, "a fact")
+        span = "/".join(str(item.get(k)) for k in ("start", "end", "accn"))
+        return Observation(
+            source=SOURCE,
+            kind="fact",
+            subject=subject,
+            id=f"{name}/{unit}/{span}",
+            data={
+                "concept": name,
+                "unit": unit,
+                "value": number(required(item, "val")),
+                "start": text(item.get("start")),
+                "end": text(item.get("end")),
+                "fiscal_year": item.get("fy"),
+                "fiscal_period": item.get("fp"),
+                "form": item.get("form"),
+                "filed": str(required(item, "filed")),
+                "accession": item.get("accn"),
+            },
+            known_at=_filed(item["filed"]),
+        )
+
+    facts = each(out, fact)
+    return [fetch_mark(SOURCE, "fact", subject, len(facts), fetched_at), *facts]
 
 
 @answer("EDGAR's submissions")
@@ -120,32 +123,35 @@ def _further(subject: str, raw: Any, fetched_at: datetime) -> list[Observation]:
 def _listed(subject: str, table: Mapping[str, object]) -> list[Observation]:
     """The filings of a table of columns."""
     columns = {key: rows(table.get(key), key) for key in table if isinstance(table[key], list)}
-    out = []
-    for i, accession in enumerate(columns.get("accessionNumber", [])):
 
-        def cell(name: str, i: int = i) -> Any:
+    def filing(numbered: tuple[int, object]) -> Observation:
+        i, accession = numbered
+
+        def cell(name: str) -> Any:
             column = columns.get(name) or []
             return column[i] if i < len(column) else None
 
-        out.append(
-            Observation(
-                source=SOURCE,
-                kind="filing",
-                subject=subject,
-                id=str(accession),
-                data={
-                    "accession": str(accession),
-                    "form": cell("form"),
-                    "filed": str(cell("filingDate")),
-                    "report_date": cell("reportDate") or None,
-                    "accepted": cell("acceptanceDateTime"),
-                    "document": cell("primaryDocument"),
-                    "description": cell("primaryDocDescription") or None,
-                },
-                known_at=max(_filed(cell("filingDate")), _accepted(cell("acceptanceDateTime"))),
-            )
+        filed = cell("filingDate")
+        if filed is None:
+            raise BadAnswer(f"filing {accession}: the field 'filingDate' is missing")
+        return Observation(
+            source=SOURCE,
+            kind="filing",
+            subject=subject,
+            id=str(accession),
+            data={
+                "accession": str(accession),
+                "form": cell("form"),
+                "filed": str(filed),
+                "report_date": cell("reportDate") or None,
+                "accepted": cell("acceptanceDateTime"),
+                "document": cell("primaryDocument"),
+                "description": cell("primaryDocDescription") or None,
+            },
+            known_at=max(_filed(filed), _accepted(cell("acceptanceDateTime"))),
         )
-    return out
+
+    return each(enumerate(columns.get("accessionNumber", [])), filing)
 
 
 def _facts(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:

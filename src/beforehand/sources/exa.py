@@ -14,7 +14,7 @@ from beforehand.clock import iso
 from beforehand.ids import digest
 from beforehand.records.world import NOMINATED, Document
 from beforehand.sources.base import Limit, Probe, Provider, Request, Source, words
-from beforehand.sources.fields import answer, instant, mapping, required, rows, text
+from beforehand.sources.fields import answer, each, instant, mapping, required, rows, text
 
 MAX_TEXT = 2000
 
@@ -39,25 +39,25 @@ def parse(raw: Any, fetched_at: datetime, live: bool) -> tuple[list[Document], f
     """(documents, dollars). `live` says that no time bound was sent: the text is then the text at
     the fetch."""
     body = mapping(raw, "an Exa answer")
-    found = []
-    for row in rows(required(body, "results"), "results"):
+
+    def document(row: object) -> Document:
         item = mapping(row, "a result")
         url = str(required(item, "url"))
         published = instant(item.get("publishedDate"))
         stored = instant(item.get("snapshotAt")) or (fetched_at if live else None)
-        found.append(
-            Document(
-                id=f"{NOMINATED}{digest([url, None if stored is None else iso(stored)])[:16]}",
-                title=text(item.get("title")) or url,
-                text=(text(item.get("text")) or "")[:MAX_TEXT],
-                url=url,
-                source="exa",
-                published_at=published,
-                known_at=published or stored or fetched_at,
-                text_known_at=stored,
-                captured_how="exa snapshotAt" if item.get("snapshotAt") else "exa",
-            )
+        return Document(
+            id=f"{NOMINATED}{digest([url, None if stored is None else iso(stored)])[:16]}",
+            title=text(item.get("title")) or url,
+            text=(text(item.get("text")) or "")[:MAX_TEXT],
+            url=url,
+            source="exa",
+            published_at=published,
+            known_at=published or stored or fetched_at,
+            text_known_at=stored,
+            captured_how="exa snapshotAt" if item.get("snapshotAt") else "exa",
         )
+
+    found = each(rows(required(body, "results"), "results"), document)
     cost = body.get("costDollars")
     total: Any = mapping(cost, "costDollars").get("total") if cost else None
     return found, float(total or 0.0)

@@ -1,6 +1,8 @@
 """Small readers that every vendor's JSON needs: numbers in strings, JSON in strings, dates."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -11,6 +13,48 @@ from beforehand.errors import BadAnswer, BeforehandError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+MALFORMED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    AssertionError,
+    OverflowError,
+    OSError,
+    RecursionError,
+)
+"""What a parser runs into where an answer is not as expected."""
+_LEFT_OUT: ContextVar[list[str] | None] = ContextVar("rows left out", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[list[str]]:
+    """The rows that are left out in this context, each as the reason."""
+    noted = list[str]()
+    token = _LEFT_OUT.set(noted)
+    try:
+        yield noted
+    finally:
+        _LEFT_OUT.reset(token)
+
+
+def each(items: Iterable[object], read: Callable[[Any], T]) -> list[T]:
+    """What is read of each row. An odd row costs itself alone, and is noted; an answer of which no
+    row can be read has another form than is known here: raises BadAnswer."""
+    found, failed = list[T](), list[str]()
+    for item in items:
+        try:
+            found.append(read(item))
+        except (BadAnswer, *MALFORMED) as error:
+            failed.append(str(error).splitlines()[0][:200] if str(error) else type(error).__name__)
+    if failed and not found:
+        raise BadAnswer(failed[0])
+    if (noted := _LEFT_OUT.get()) is not None:
+        noted += failed
+    return found
 
 
 def answer(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -26,17 +70,7 @@ def answer(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 raise BadAnswer(text if text.startswith(what) else f"{what}: {text}") from None
             except BeforehandError:
                 raise
-            except (
-                ValueError,
-                TypeError,
-                KeyError,
-                IndexError,
-                AttributeError,
-                AssertionError,
-                OverflowError,
-                OSError,
-                RecursionError,
-            ) as error:
+            except MALFORMED as error:
                 reason = str(error).splitlines()[0][:200] if str(error) else ""
                 raise BadAnswer(
                     f"{what} does not have the expected shape ({type(error).__name__}: {reason})"

@@ -40,6 +40,7 @@ from beforehand.sources.base import (
 )
 from beforehand.sources.fields import (
     answer,
+    each,
     instant,
     mapping,
     number,
@@ -94,28 +95,27 @@ def parse_trades(
     if ticker_asked is not None:
         count = len(rows(body, "trades"))
         out.append(fetch_mark("kalshi", "trade", ticker_asked, count, fetched_at))
-    for row in rows(body, "trades"):
+
+    def trade(row: object) -> Observation:
         item = mapping(row, "a trade")
         at = instant(required(item, "created_time"))
         assert at is not None
-        ticker = str(required(item, "ticker"))
-        out.append(
-            Observation(
-                source="kalshi",
-                kind="trade",
-                subject=ticker,
-                id=str(required(item, "trade_id")),
-                data={
-                    "trade_id": str(item["trade_id"]),
-                    "time": at.isoformat().replace("+00:00", "Z"),
-                    "yes_price": _needed(item, "yes_price", dollars),
-                    "count": _needed(item, "count", counted),
-                    "taker_side": item.get("taker_outcome_side") or item.get("taker_side"),
-                },
-                known_at=at,
-            )
+        return Observation(
+            source="kalshi",
+            kind="trade",
+            subject=str(required(item, "ticker")),
+            id=str(required(item, "trade_id")),
+            data={
+                "trade_id": str(item["trade_id"]),
+                "time": at.isoformat().replace("+00:00", "Z"),
+                "yes_price": _needed(item, "yes_price", dollars),
+                "count": _needed(item, "count", counted),
+                "taker_side": item.get("taker_outcome_side") or item.get("taker_side"),
+            },
+            known_at=at,
         )
-    return out
+
+    return [*out, *each(rows(body, "trades"), trade)]
 
 
 def _period(candles: list[Any]) -> int | None:
@@ -321,8 +321,8 @@ def parse_book(raw: Mapping[str, object], market: str, fetched_at: datetime) -> 
     asks = [(round(1.0 - price, 6), size) for price, size in no]
     return OrderBook(
         market_id=market,
-        bids=tuple(BookLevel(price=p, size=s) for p, s in sorted(yes, reverse=True)),
-        asks=tuple(BookLevel(price=p, size=s) for p, s in sorted(asks)),
+        bids=tuple(BookLevel(price=p, size=s) for p, s in sorted(yes, reverse=True) if s),
+        asks=tuple(BookLevel(price=p, size=s) for p, s in sorted(asks) if s),
         known_at=fetched_at,
     )
 

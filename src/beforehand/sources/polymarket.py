@@ -27,6 +27,7 @@ from beforehand.records.world import (
 from beforehand.sources.base import Limit, Probe, Provider, Request, Source, known, params, words
 from beforehand.sources.fields import (
     answer,
+    each,
     embedded,
     instant,
     mapping,
@@ -358,6 +359,7 @@ def parse_book(raw: Mapping[str, object], market: str | None = None) -> OrderBoo
             BookLevel(price=probability(level["price"]), size=number(level["size"]))
             for level in rows(raw.get(key), key)
         ]
+        levels = [level for level in levels if level.size]  # Of a size of 0: what was taken away.
         return tuple(sorted(levels, key=lambda level: best_first * level.price))
 
     return OrderBook(
@@ -371,14 +373,15 @@ def parse_book(raw: Mapping[str, object], market: str | None = None) -> OrderBoo
 
 def parse_history(raw: Mapping[str, object], market: str) -> list[PricePoint]:
     """`prices-history`: each point is an observation at its own second."""
-    points = []
-    for item in rows(raw.get("history"), "history"):
+
+    def point(item: Mapping[str, object]) -> PricePoint:
         stamp, price = number(required(item, "t")), probability(required(item, "p"))
         assert stamp is not None
         assert price is not None
         at = seconds(stamp)
-        points.append(PricePoint(market_id=market, price=price, observed_at=at, known_at=at))
-    return points
+        return PricePoint(market_id=market, price=price, observed_at=at, known_at=at)
+
+    return each(rows(raw.get("history"), "history"), point)
 
 
 LEAST_TOKEN = 20

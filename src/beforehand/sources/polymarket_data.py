@@ -33,6 +33,7 @@ from beforehand.sources.base import (
 )
 from beforehand.sources.fields import (
     answer,
+    each,
     instant,
     mapping,
     number,
@@ -139,17 +140,17 @@ def parse_history(
     its stamp plus `resolution_seconds` (0 is an exact tick); a bucket that had not ended when it
     was fetched is left out."""
     found, cursor = _page(raw)
-    points = []
-    for row in found:
+
+    def point(row: object) -> PricePoint:
         item = mapping(row, "a price row")
         width = number(item.get("resolution_seconds")) or 0.0
         price = probability(required(item, "price"))
         assert price is not None
         at = seconds(required(item, "timestamp")) + timedelta(seconds=width)
-        if fetched_at is not None and at > fetched_at:
-            continue
-        points.append(PricePoint(market_id=market, price=price, observed_at=at, known_at=at))
-    return points, cursor
+        return PricePoint(market_id=market, price=price, observed_at=at, known_at=at)
+
+    points = each(found, point)
+    return [p for p in points if fetched_at is None or p.known_at <= fetched_at], cursor
 
 
 @answer("a Data API resolution list")

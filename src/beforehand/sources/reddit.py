@@ -5,8 +5,9 @@ A post or comment is known when it was written, or last edited, because the answ
 text. Scores and counts show the moment of the fetch and go to `now`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from beforehand.ids import digest
 from beforehand.records.record import Record
 from beforehand.records.world import Observation
 from beforehand.sources.base import Limit, Parse, Provider, Request, Source, params, snapshot
-from beforehand.sources.fields import answer, mapping, number, required, rows, seconds, text
+from beforehand.sources.fields import answer, each, mapping, number, required, rows, seconds, text
 
 SOURCE = "reddit"
 WINDOWS = {"3m": "year", "6m": "year", "12m": "year", "24m": "all", "all": "all"}
@@ -52,7 +53,7 @@ def parse(raw: Any, fetched_at: datetime) -> list[Observation]:
     """Every post (t3) and comment (t1) of a listing, of a thread, or of `morechildren`."""
     if isinstance(raw, dict) and isinstance(raw.get("json"), dict):
         raw = mapping(raw["json"].get("data"), "data").get("things")
-    out: list[Observation] = []
+    out: list[Callable[[], Observation]] = []
     stack = list(reversed(rows(raw if isinstance(raw, list) else [raw], "a Reddit answer")))
     while stack:
         thing = mapping(stack.pop(), "a thing")
@@ -60,12 +61,12 @@ def parse(raw: Any, fetched_at: datetime) -> list[Observation]:
         if kind == "Listing":
             stack += reversed(rows(data.get("children"), "children"))
         elif kind == "t3":
-            out.append(_post(data, fetched_at))
+            out.append(partial(_post, data, fetched_at))
         elif kind == "t1":
-            out.append(_comment(data, fetched_at))
+            out.append(partial(_comment, data, fetched_at))
             if isinstance(data.get("replies"), dict):
                 stack.append(data["replies"])
-    return out
+    return each(out, lambda read: read())
 
 
 def _written(data: Mapping[str, object], fetched_at: datetime) -> tuple[datetime, datetime]:

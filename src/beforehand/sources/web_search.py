@@ -8,6 +8,7 @@ served stored answers. Shape, not recorded (openai 3.54).
 from datetime import datetime
 from typing import Any
 
+from beforehand.errors import BadAnswer
 from beforehand.records.world import Observation
 from beforehand.sources.base import Limit, Parse, Provider, Request, Source, snapshot
 from beforehand.sources.fields import answer, mapping, number, rows, text
@@ -69,6 +70,8 @@ def parse(raw: Any, filed_under: str, fetched_at: datetime) -> Observation:
                             "snippet": said[max(0, start - SNIPPET) : start].strip(),
                         },
                     )
+    if not any(texts):
+        raise BadAnswer("it holds no text")
     made = snapshot(SOURCE, "answer", filed_under, list(found.values()), fetched_at)
     usage = mapping(body.get("usage") or {}, "usage")
     tokens = {k: number(usage.get(k)) for k in ("input_tokens", "output_tokens")}

@@ -23,7 +23,7 @@ from beforehand.records.record import Record
 from beforehand.records.world import Exchange, Market
 from beforehand.sources import kalshi, polymarket
 from beforehand.sources.base import Request
-from beforehand.sources.fields import answer, decode_json, mapping
+from beforehand.sources.fields import answer, decode_json, mapping, noting
 from beforehand.sources.fields import rows as field_rows
 from beforehand.store.files import read_json, write_json
 from beforehand.traffic import Polled, Traffic, spent
@@ -199,7 +199,9 @@ class Puller:
         body: Any = exchange.body
         if request.provider != "google-news":
             body = decode_json(body, request.path)
-        records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
+        with noting() as left_out:
+            records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
+        spent().unread += len(left_out)
         with self._guard:
             if len(self._answers) > KEPT * 10:
                 self._answers = {k: a for k, a in self._answers.items() if now - a[0] < FRESH}
