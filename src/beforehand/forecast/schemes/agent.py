@@ -6,7 +6,7 @@ evidence. Without a model it follows rules, costs nothing, and says the same eve
 
 from msgspec import structs
 
-from beforehand.errors import BadAnswer, InputError
+from beforehand.errors import BadAnswer, InputError, NotFound
 from beforehand.forecast.base import (
     Context,
     Decision,
@@ -91,9 +91,12 @@ class PurpleAgent(Forecaster):
         return self.answer(context, meter, self._rule(context))
 
     def _rule(self, context: Context) -> Settles | None:
-        """What settles the question, where its record says so."""
-        versions = self._world.market_versions(context.market.id, context.t)
-        return next((rule for one in versions if (rule := rule_of(one)) is not None), None)
+        """What settles the question, where its record as of t says so."""
+        try:
+            known = Gateway(self._world, self._clock).at(context.t).wordings(context.market.id)
+        except NotFound:
+            return None
+        return next((rule for one in known if (rule := rule_of(one)) is not None), None)
 
     def answer(
         self, context: Context, meter: Meter, rule: Settles | None = None, known: bool = True

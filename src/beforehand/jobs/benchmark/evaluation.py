@@ -157,15 +157,15 @@ def evaluate_files(
 
 def _add_books(columns: Columns, gateway: Gateway, specs: Mapping[str, EventSpec]) -> None:
     """Put the best bid and ask on record at each row's instant into the columns."""
-    rows = dict[str, list[int]]()
+    view, rows = gateway.full_view(), dict[str, list[int]]()
     for k, (event, t) in enumerate(zip(columns.id, columns.t, strict=True)):
+        if t > 0:
+            rows.setdefault(event, []).append(k)
+    for event, places in rows.items():
         try:
-            name = gateway.full_view().resolve_id(market_of(specs[event]))
+            name = view.resolve_id(market_of(specs[event]))
         except NotFound:
             continue
-        if t > 0:
-            rows.setdefault(name, []).append(k)
-    for name, places in rows.items():
         instants = np.array(sorted({columns.t[k] for k in places}), dtype=np.int64)
         panel = gateway.panel([(name, instants)], evidence=Evidence(0))
         books = dict(zip(instants.tolist(), zip(panel.bid, panel.ask, strict=True), strict=True))
