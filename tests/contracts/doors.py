@@ -208,6 +208,27 @@ DOORS = (
         },
     ),
     Door(
+        "Polymarket Data API: a trade",
+        shapes.page([shapes.TRADE_V2]),
+        lambda raw: polymarket_data.parse_rows(raw, "trades", "x", AT),
+        {
+            "price null": {"data.0.price": None},
+            "no time": {"data.0.timestamp": GONE},
+            "no row": {"data": []},
+            "of tomorrow": {"data.0.timestamp": TOMORROW_S},
+        },
+    ),
+    Door(
+        "Polymarket: a comment",
+        [shapes.COMMENT],
+        lambda raw: polymarket_data.parse_comments(raw, "event:1", AT),
+        {
+            "body null": {"0.body": None},
+            "no time": {"0.createdAt": GONE},
+            "never changed": {"0.updatedAt": None},
+        },
+    ),
+    Door(
         "Kalshi: a market",
         {"markets": [shapes.KALSHI_MARKET], "cursor": ""},
         lambda raw: kalshi_markets(raw, AT),

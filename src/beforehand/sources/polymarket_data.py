@@ -198,13 +198,13 @@ def parse_rows(raw: Any, kind: str, subject: str, fetched_at: datetime) -> list[
             for group in (mapping(g, "a group of holders") for g in found)
             for h in rows(group.get("holders"), "holders")
         ]
-    cleaned = [_clean(mapping(row, f"a row of {kind}")) for row in found]
+    cleaned = each(found, lambda row: _clean(mapping(row, f"a row of {kind}")))
     if kind in ("positions", "holders", "builders"):
         return [snapshot(SOURCE, kind, subject, cleaned, fetched_at)]
-    out = [fetch_mark(SOURCE, kind, subject, len(cleaned), fetched_at)]
+    dated = each(cleaned, lambda row: (seconds(required(row, "timestamp")), row))
+    out = [fetch_mark(SOURCE, kind, subject, len(dated), fetched_at)]
     seen: Counter[str] = Counter()
-    for i, row in enumerate(cleaned):
-        at = seconds(required(row, "timestamp"))
+    for i, (at, row) in enumerate(dated):
         names = ("transaction_hash", "token_id", "type", "side", "size", "price")
         mark = [row.get(k) for k in names]
         name = "/".join(str(m) for m in mark if m not in (None, "")) or f"{at}/{i}"
@@ -233,7 +233,8 @@ def parse_comments(raw: Any, subject: str | None, fetched_at: datetime) -> list[
     out = (
         [] if subject is None else [fetch_mark(SOURCE, "comment", subject, len(found), fetched_at)]
     )
-    for row in found:
+
+    def comment(row: object) -> Observation:
         item = mapping(row, "a comment")
         created = instant(required(item, "createdAt"))
         changed = instant(item.get("updatedAt")) or created
@@ -245,31 +246,30 @@ def parse_comments(raw: Any, subject: str | None, fetched_at: datetime) -> list[
         profile = item.get("profile")
         profile = mapping(profile, "a profile") if profile else {}
         reactions = item.get("reactions")
-        out.append(
-            Observation(
-                source=SOURCE,
-                kind="comment",
-                subject=subject or parent,
-                id=str(required(item, "id")),
-                data={
-                    "id": str(item["id"]),
-                    "body": text(item.get("body")) or "",
-                    "wallet": text(profile.get("proxyWallet") or item.get("userAddress")),
-                    "reply_to": text(item.get("parentCommentID")),
-                    "created_at": created.isoformat().replace("+00:00", "Z"),
-                },
-                known_at=max(created, changed),
-                now={
-                    "author": text(profile.get("name") or profile.get("pseudonym")),
-                    "reactions": len(reactions)
-                    if isinstance(reactions, list)
-                    else number(item.get("reactionCount")),
-                    "reports": number(item.get("reportCount")),
-                },
-                now_known_at=fetched_at,
-            )
+        return Observation(
+            source=SOURCE,
+            kind="comment",
+            subject=subject or parent,
+            id=str(required(item, "id")),
+            data={
+                "id": str(item["id"]),
+                "body": text(item.get("body")) or "",
+                "wallet": text(profile.get("proxyWallet") or item.get("userAddress")),
+                "reply_to": text(item.get("parentCommentID")),
+                "created_at": created.isoformat().replace("+00:00", "Z"),
+            },
+            known_at=max(created, changed),
+            now={
+                "author": text(profile.get("name") or profile.get("pseudonym")),
+                "reactions": len(reactions)
+                if isinstance(reactions, list)
+                else number(item.get("reactionCount")),
+                "reports": number(item.get("reportCount")),
+            },
+            now_known_at=fetched_at,
         )
-    return out
+
+    return [*out, *each(found, comment)]
 
 
 def _page(raw: Any) -> tuple[list[Any], str | None]:
