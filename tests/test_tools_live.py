@@ -17,6 +17,7 @@ from beforehand.errors import (
     BeforehandError,
     NotFound,
     ReplayMiss,
+    Unauthorized,
     Unavailable,
 )
 from beforehand.gateway.opening import connect
@@ -355,12 +356,12 @@ def test_domains_say_who_is_asked(setup: Setup) -> None:
     assert "/public-search" in asked
     assert "/events" not in asked
     assert {"/events", "/public-search"} <= searched()[0]
-    setup.vendor.route("gamma", "/public-search", 503)
+    setup.vendor.route("gamma", "/public-search", 401)
     asked, hit, notes = searched()
     assert "kalshi.com" in hit
     assert any("POLYMARKET was not searched" in one for one in notes)
-    setup.vendor.route("exa", "/search", 503)
-    with pytest.raises(Unavailable):
+    setup.vendor.route("exa", "/search", 401)
+    with pytest.raises(Unauthorized):
         searched("polymarket.com")
 
 
