@@ -268,6 +268,12 @@ def test_events_without_a_market_are_answered_from_their_own_sources(
         "events": 3, "predictions": 3, "missing": 3, "without_market": 2, "unanswered": ["KALSHI:GONE"],
     }  # fmt: skip
     told(capsys, "runs", "verify", "p")
+    for wrong in ({"cik": "AAPL"}, {"period": "soon"}, {"below": 1.0}):
+        bad = {**events[1], "resolves_by": {**said, **wrong}}
+        path.write_text(json.dumps(bad))
+        assert cli([*order, "--forecasters", "agent:purple", "--run-id", "bad"]) == 2
+        assert "event 'sec-1': resolves_by" in capsys.readouterr().err
+    path.write_text("".join(json.dumps(one) + "\n" for one in events))
     assert cli([*order, "--forecasters", "market", "--run-id", "q"]) == 0
     said_of = capsys.readouterr().out
     assert "without a market in this archive, and so without a price: 2" in said_of

@@ -23,7 +23,7 @@ from beforehand.gateway.search import stems
 from beforehand.gateway.view import View
 from beforehand.records.rows import EvidenceLine, Snippet
 from beforehand.records.settles import Settles
-from beforehand.records.xbrl import Fact, Filings, Period, a_year_before, filing_order
+from beforehand.records.xbrl import Fact, Filings, Period, a_year_before, first_filed
 
 DOCUMENTS, FACTS, PRICES = 8, 6, 5
 """The most documents, values of one fact, and prices of the past that it looks at."""
@@ -154,12 +154,8 @@ def _facts(
     )
 
 
-def _first_filed(facts: Iterable[Fact]) -> list[Fact]:
-    """One fact of each concept, unit and period: what was filed first. Ordered by their ends."""
-    found = dict[tuple[str, str, str | None, str | None], Fact]()
-    for fact in sorted(facts, key=filing_order):
-        found.setdefault((fact.concept, fact.unit, fact.start, fact.end), fact)
-    return sorted(found.values(), key=lambda fact: (fact.end or "", fact.concept, fact.unit))
+def _by_end(facts: Iterable[Fact]) -> list[Fact]:
+    return sorted(first_filed(facts), key=lambda fact: (fact.end or "", fact.concept, fact.unit))
 
 
 def _settling(
@@ -173,7 +169,7 @@ def _settling(
     ended = [fact for fact in about if _ends(company, fact, before)]
     lengths = {fact.months for fact in ended or about}
     length = period.length or min((m for m in lengths if m is not None), default=None)
-    values = _first_filed(fact for fact in about if fact.start is None or fact.months == length)
+    values = _by_end(fact for fact in about if fact.start is None or fact.months == length)
     found.base = next((fact for fact in reversed(values) if _ends(company, fact, before)), None)
     return values
 
@@ -196,7 +192,7 @@ def _asked_about(filed: Sequence[Fact], text: str) -> list[Fact]:
     period = Period.read(text)
     if period is not None and period.months is not None:
         about = [f for f in about if f.start is None or f.months == period.months]
-    return _first_filed(about)
+    return _by_end(about)
 
 
 def _likeness(concept: str, asked: Set[str]) -> float:

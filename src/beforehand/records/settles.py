@@ -59,13 +59,16 @@ class Settles(Record):
         missing or cannot be read."""
         if self.cik is None or self.concept is None or self.period is None:
             raise InputError("resolves_by of an xbrl_fact needs cik, concept and period")
+        cik = self.cik.strip().upper().removeprefix("CIK")
+        if not (cik.isascii() and cik.isdigit() and len(cik) <= 10):
+            raise InputError(f"resolves_by.cik: {self.cik!r} is no CIK: up to ten digits")
         period = Period.read(self.period, self.months)
         if period is None:
             raise InputError(
                 f"resolves_by.period: {self.period!r} is no period: write a day such as "
                 "2025-06-30, two (2025-04-01/2025-06-30), or a fiscal label such as 2025 Q2"
             )
-        return self.cik, self.concept, period
+        return cik, self.concept, period
 
 
 def rule_of(record: Any) -> Settles | None:

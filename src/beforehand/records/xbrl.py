@@ -223,17 +223,23 @@ class Filings:
         that is no news then. None where none is on record. Raises Undecided where several
         values fit."""
         fitting = [f for f in self.facts if f.is_of(concept, unit) and self.fit(f, period)]
-        found = dict[tuple[str, str, str | None, str | None], Fact]()
-        for fact in sorted(fitting, key=filing_order):
-            found.setdefault((fact.concept, fact.unit, fact.start, fact.end), fact)
-        if len({(one.value, one.unit) for one in found.values()}) > 1:
-            raise Undecided(undecided(str(period), [*found.values()]))
-        return next(iter(found.values()), None)
+        found = first_filed(fitting)
+        if len({(one.value, one.unit) for one in found}) > 1:
+            raise Undecided(undecided(str(period), found))
+        return next(iter(found), None)
 
 
 def filing_order(fact: Fact) -> tuple[datetime, bool, str]:
     """First what was filed first; of one day, amendments last."""
     return fact.known_at, (fact.form or "").endswith("/A"), fact.accession or ""
+
+
+def first_filed(facts: Iterable[Fact]) -> list[Fact]:
+    """One fact of each concept, unit and period, what was filed first; in the order of filing."""
+    found = dict[tuple[str, str, str | None, str | None], Fact]()
+    for fact in sorted(facts, key=filing_order):
+        found.setdefault((fact.concept, fact.unit, fact.start, fact.end), fact)
+    return [*found.values()]
 
 
 def undecided(period: str, facts: Sequence[Fact]) -> str:

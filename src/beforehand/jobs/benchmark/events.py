@@ -27,6 +27,7 @@ from beforehand.jobs.backtest.select import mode_of
 from beforehand.jobs.benchmark.rounds import EVERY, Candidate, LeftOut, Wanted, beyond, open_markets
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec, zoned
+from beforehand.records.settles import rule_of
 from beforehand.records.world import Market
 from beforehand.runs.rows import EventLine, ResolutionLine
 from beforehand.store.archive.reader import Archive
@@ -200,8 +201,13 @@ def _alone(spec: EventSpec, view: View) -> Market | None:
     try:
         view.resolve_id(market_of(spec))
     except NotFound:
-        rule = (spec.model_extra or {}).get("resolves_by")
-        more = {} if rule is None else {"resolves_by": rule}
+        try:
+            rule = rule_of(spec)
+            if rule is not None and rule.kind == "xbrl_fact":
+                rule.fact()
+        except InputError as error:
+            raise InputError(f"event {spec.id!r}: {error}") from None
+        more = {} if rule is None else {"resolves_by": rule.wire()}
         venue, _, native = name.partition(":")
         return Market(
             id=name,
