@@ -35,8 +35,11 @@ golden-accept: setup
 
 # The full count of each proof of which `make test` makes a smoke, in parts that end within ten
 # minutes each: `make chaos-leaks`, …; `make chaos-parts` lists them.
-PARTS = leaks wire wire-late pairs memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox verdict
-PART_leaks = tests/leaks/test_noninterference.py tests/leaks/test_every_tool.py tests/leaks/test_contexts.py
+PARTS = runs leaks wire wire-late pairs memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox verdict
+PART_runs = tests/test_forecast_aggregate.py tests/test_real_data.py tests/test_backtest_memory.py \
+  tests/test_backtest_aftermath.py tests/test_gateway_search_evidence.py tests/test_cli.py
+PART_leaks = tests/leaks/test_noninterference.py tests/leaks/test_every_tool.py tests/leaks/test_contexts.py \
+  tests/test_score_leaks_unwitnessed.py
 PART_wire = tests/leaks/test_through_the_wire.py -k "not late"
 PART_wire-late = tests/leaks/test_through_the_wire.py -k late
 PART_pairs = tests/leaks/test_api_pairs.py
@@ -46,8 +49,8 @@ PART_honest = tests/test_probe.py -k accused
 PART_fuzz = tests/test_fuzz.py tests/test_edits.py tests/test_cli_bad_inputs.py
 PART_kills = tests/chaos/test_kill.py tests/chaos/test_bus_kills.py tests/chaos/test_round.py tests/chaos/test_real_backtest.py
 PART_boundaries = tests/chaos/test_every_boundary.py
-PART_workers = tests/chaos/test_workers.py tests/chaos/test_arrival.py tests/chaos/test_free_answers.py
-PART_agents = tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py
+PART_workers = tests/test_one_home.py tests/chaos/test_workers.py tests/chaos/test_arrival.py tests/chaos/test_free_answers.py
+PART_agents = tests/test_notebooks.py tests/test_plugins.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py
 PART_api = tests/api
 PART_load = tests/servers/test_load.py tests/servers/test_flood.py
 PART_clients = tests/servers/test_other_clients.py tests/test_front_typed.py

@@ -167,7 +167,9 @@ def test_a_value_that_grows_is_expected_to_grow(tmp_path: Path) -> None:
     """A tenth a year, every quarter: the next value lies a tenth above that of a year before."""
     quarters = [f"{year}-{day}" for year in range(2021, 2025) for day in ("03-31", "06-30", "09-30", "12-31")]  # fmt: skip
     values = {end: 100 * 1.1 ** (i / 4) * (1 + 0.02 * (i % 4)) for i, end in enumerate(quarters)}
-    view = Gateway(company(tmp_path, *(fact("us-gaap:Revenues", *one) for one in values.items()))).at(NOW)
+    view = Gateway(
+        company(tmp_path, *(fact("us-gaap:Revenues", *one) for one in values.items()))
+    ).at(NOW)
     expected = values["2024-03-31"] * 1.1
 
     def chance(bound: float, over: bool = True) -> float:
@@ -197,7 +199,9 @@ def test_yearly_values_grow_by_what_they_grew_by(tmp_path: Path) -> None:
         asked = rule(period, 39.4e6 * math.exp(drift), **more)
         p, why = by_rules(look(view, None, "?", asked), 0, asked)
         assert p == pytest.approx(0.5, abs=1e-9)
-        assert f"grown by {math.expm1(drift):.1%} on average (2 pairs of values a year apart)" in why
+        assert (
+            f"grown by {math.expm1(drift):.1%} on average (2 pairs of values a year apart)" in why
+        )
         assert "Revenues was 39,400,000 USD for the year 2024-01-02 to 2024-12-31" in why
     asked = rule("2025-12-31", 7.9e6, months=3)
     assert "7,880,000 USD for the quarter" in by_rules(look(view, None, "?", asked), 0, asked)[1]
@@ -225,7 +229,12 @@ def test_the_facts_are_those_that_are_asked_about(
     """Of a dozen concepts, whatever their order in the alphabet; where none is asked about, none."""
     others = ("AccountsPayableCurrent", "Assets", "CommonStockValue", "Goodwill", "NetIncomeLoss",
               "EarningsPerShareDiluted", "Revenues", "StockholdersEquity", "UnrecognizedTaxBenefits")  # fmt: skip
-    rows = [fact(f"us-gaap:{name}", end, 5.0, span) for name in others for end in YEARS for span in (3, 12)]
+    rows = [
+        fact(f"us-gaap:{name}", end, 5.0, span)
+        for name in others
+        for end in YEARS
+        for span in (3, 12)
+    ]
     market = Market(id="K:1", venue="K", native_id="1", question=question, known_at=NOW)
     price = PricePoint(market_id="K:1", price=0.3, observed_at=NOW, known_at=NOW)
     world = company(tmp_path, *rows, more=(market, price))
@@ -257,7 +266,16 @@ def test_events_without_a_market_are_answered_from_their_own_sources(
     ]  # fmt: skip
     path, out = tmp_path / "events.jsonl", tmp_path / "predictions.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in events))
-    order = ("bench", "predict", "--events", str(path), "--out", str(out), "--archive", str(tmp_path / "w"))
+    order = (
+        "bench",
+        "predict",
+        "--events",
+        str(path),
+        "--out",
+        str(out),
+        "--archive",
+        str(tmp_path / "w"),
+    )
     done = told(capsys, *order, "--forecasters", "market,agent:purple", "--run-id", "p")
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     by = {(line["id"], line["metadata"]["model"]): line["prediction"] for line in lines}

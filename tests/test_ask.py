@@ -219,7 +219,9 @@ def test_outputs_in_the_results_database_are_the_documented_content(
         output, metadata = json.loads(said), json.loads(about)
         written = json.loads((home / output["output_file_path"]).read_text())
         assert output["data"] == written["data"]
-        assert {k: v for k, v in metadata.items() if k not in ("inputs", "digest")} == written["metadata"]
+        assert {k: v for k, v in metadata.items() if k not in ("inputs", "digest")} == written[
+            "metadata"
+        ]
         assert metadata["agent"] == agent
     monkeypatch.setattr(ask_job, "LARGEST_KEPT", 10)
     asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "large")

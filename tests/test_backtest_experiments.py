@@ -160,7 +160,9 @@ def test_one_market_in_several_modes_is_a_plain_list(
         for mode in modes
     ]
     (home / "c.json").write_text(json.dumps(whole))
-    made = told(capsys, "backtest", "run", str(home / "c.json"), "--archive", str(sim), "--run-id", "r")
+    made = told(
+        capsys, "backtest", "run", str(home / "c.json"), "--archive", str(sim), "--run-id", "r"
+    )
     assert {row["forecaster"] for row in made["leaderboard"]} >= {f"scripted-{m}" for m in modes}
     said = {(d["model_id"], d["mode"]) for row in intervals(home, "r") for d in row["decisions"]}
     assert ("scripted-direct_llm", "direct_llm") in said

@@ -151,7 +151,7 @@ def test_changed_code_is_another_variant_and_a_new_name_is_none(sim: Path, tmp_p
         done = run_program(  # A process of its own: a module is read once.
             [sys.executable, "-c", code, "backtest", "run", "--forecasters",
              f"{name}python:{path}:mine", "--archive", str(sim), "--draws", "200", "--placebo", "0",
-             "--json"],
+             "--every", "56d", "--json"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         tried.append(json.loads(done.stdout)["validity"]["variants_tried"]["value"])

@@ -37,6 +37,7 @@ from experiments import (
     waits_for,
 )
 from jobs import open_store
+from proofs import some
 
 
 class Prophet(Provider):
@@ -285,14 +286,14 @@ def test_a_forecaster_with_state_is_shown_its_past_again(
         address = provider.address()
         command = ["backtest", "run", "--archive", str(sim), "--forecasters"]
         # Its answers cost nothing: what the address is paid stops the run.
-        command += [f"market,held:counting,{address}", *QUICK, "--every", "21d", "--run-id", "r"]
+        command += [f"market,held:counting,{address}", *QUICK, "--every", "42d", "--run-id", "r"]
         monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "twin"))
         twin = told(capsys, *command)
         order = made[0].order
         assert order == sorted(order)
         monkeypatch.setattr(Counting, "made", count())
         monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "home"))
-        for calls in ("50", "90"):
+        for calls in ("25", "45"):
             assert cli([*command[:-2], "--run-id", "r", "--max-calls", calls]) == 3
         done = told(capsys, "runs", "resume", "r", "--max-calls", "100000")
         assert len(made) == 4
@@ -381,7 +382,12 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form",
+    some(
+        "ways to keep a file", ("a file", "a log that is only written", "a database"), list(FORMS)
+    ),
+)
 def test_a_class_that_keeps_a_file_may_remember(
     sim: Path, home: Path, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
@@ -394,7 +400,7 @@ def test_a_class_that_keeps_a_file_may_remember(
     (tmp_path / f"{module}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     command = ["backtest", "run", "--archive", str(sim), "--forecasters", f"python:{module}:Keeps"]
-    command += ["--draws", "100", "--placebo", "0", "--every", "30d"]
+    command += [*QUICK, "--every", "56d"]
     found = [told(capsys, *command, "--run-id", name) for name in ("one", "two")]
     rows = [next(r for r in f["leaderboard"] if r["forecaster"] == "Keeps") for f in found]
     remembers = form in ("a file", "a file that is gone when it has been read", "a database")

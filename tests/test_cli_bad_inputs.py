@@ -21,6 +21,7 @@ from beforehand.store import files
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import Archive
 from experiments import Out
+from prepared import copy
 from program import run_program
 from proofs import some
 
@@ -354,28 +355,29 @@ CASES: list[Case] = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Path:
-    """A folder with the files, and a home in it with one scored run."""
+    """A home with the files and one scored run."""
     folder = tmp_path_factory.mktemp("bad")
     for name, content in FILES.items():
         data = content if isinstance(content, bytes) else content.encode()
         (folder / name).write_bytes(data)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def kept(place: Path, home: Path, sim: Path, capsys: Out) -> None:
-    for file in place.iterdir():
-        (home / file.name).symlink_to(file)
-    os.mkfifo(home / "pipe")
-    (home / "loop").symlink_to(home / "loop")
-    broken = home / "broken"
+    (folder / "loop").symlink_to("loop")
+    broken = folder / "broken"
     broken.mkdir()
     manifest = json.loads((sim / "archive.json").read_text())
     manifest["segments"][0]["records"] = None
     manifest["seal"] = seal_of(manifest)
     (broken / "archive.json").write_text(json.dumps(manifest))
-    command = ["score", str(home / "good.csv"), "--archive", str(sim), "--draws", "100"]
-    assert cli([*command, "--placebo", "0", "--run-id", "kept"]) == 0
+    command = ["score", str(folder / "good.csv"), "--archive", str(sim), "--draws", "100"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BEFOREHAND_HOME", str(folder))
+        assert cli([*command, "--placebo", "0", "--run-id", "kept"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def kept(place: Path, home: Path, capsys: Out) -> None:
+    copy(place, home)
+    os.mkfifo(home / "pipe")
     capsys.readouterr()
 
 

@@ -9,17 +9,21 @@ import pytest
 from beforehand.config import Home
 from beforehand.forecast.aggregate import METHODS, Method, Past, aggregate, aggregates
 from beforehand.runs.rows import read_jsonl
-from experiments import Out, intervals, told
+from experiments import QUICK, Out, intervals, told
+from proofs import some
 
 MODEL = {"mode": "daytona_agent"}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    some("ways to bring a run's decisions together", ("median", "extremised", "weighted"), METHODS),
+)
 def test_every_method_brings_decisions_together(
     method: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:
     arguments = ["--markets", market["id"], "--every", "2d", "--archive", str(sim)]
-    arguments += ["--forecasters", "market,always:0.9,scripted", "--run-id", "r"]
+    arguments += ["--forecasters", "market,always:0.9,scripted", "--run-id", "r", *QUICK]
     told(capsys, "backtest", "run", *arguments, "--aggregate", method)
     for row in intervals(home, "r"):
         said = [d["probability"] for d in row["decisions"]]

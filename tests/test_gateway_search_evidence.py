@@ -69,7 +69,7 @@ def test_it_reaches_the_context_of_its_market(gateways: dict[str, Gateway]) -> N
 
 def test_coverage_is_told_for_every_market(real: Path, home: Path, capsys: Out) -> None:
     """How many contexts had any document, and how many a relevant one, of how many."""
-    arguments = ("--forecasters", "market", "--every", "28d", "--placebo", "0", "--draws", "100")
+    arguments = ("--forecasters", "market", "--every", "56d", "--placebo", "0", "--draws", "100")
     told(capsys, "backtest", "run", *arguments, "--archive", str(real), "--run-id", "c")
     found = told(capsys, "runs", "leaks", "c")
     total = found["coverage_total"]

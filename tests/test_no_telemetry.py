@@ -28,7 +28,18 @@ sys.addaudithook(watch)
 """
 COMMANDS = (
     ["world", "simulate", "--dates", "8", "--archive", "a"],
-    ["backtest", "run", "--archive", "a", "--forecasters", "all,scripted", "--every", "56d"],
+    [
+        "backtest",
+        "run",
+        "--archive",
+        "a",
+        "--forecasters",
+        "all,scripted",
+        "--every",
+        "56d",
+        "--draws",
+        "100",
+    ],
     ["runs", "show", "latest"],
     ["bench", "ingest", "--archive", "a", "--out", "set"],
     ["ask", "How will the index close?", "--archive", "a"],

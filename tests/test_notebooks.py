@@ -64,6 +64,7 @@ run = bh.backtest(world, Slow, every="7d", run_id="r", draws=200, placebo=0)
 """
 
 
+@pytest.mark.chaos
 @pytest.mark.filterwarnings("ignore")
 def test_interrupted_in_a_notebook(home: Path) -> None:
     """The cell ends with a sentence; the run goes on in the next, to the same result."""

@@ -109,9 +109,10 @@ def test_moved_to_the_archives_path(place: Path) -> None:
     archive = Archive(place / "archive")
     before, digest = sorted(os.listdir(place)), archive.digest
     assert probed(place, "of_files", 10, mounts=False, explain=False).peeked
-    honest = probed(place, "looks_back", 10, mounts=False)
-    assert not honest.peeked
-    assert "what it keeps in files of its own" in honest.not_seen
+    if FULL:
+        honest = probed(place, "looks_back", 10, mounts=False)
+        assert not honest.peeked
+        assert "what it keeps in files of its own" in honest.not_seen
     assert Archive(place / "archive").digest == digest
     assert sorted(os.listdir(place)) == before
 
@@ -299,11 +300,12 @@ class Rare:
 """
 
 
+@pytest.mark.chaos
 def test_chance_of_a_process_is_not_the_future(place: Path, tmp_path: Path) -> None:
     """One that throws a die where it begins: by luck its arms look like a peeker's."""
     (tmp_path / "rare.py").write_text(RARE)
     where = Place(place / "archive", Home(place / "home"), "captured", 5, 300.0)
-    for seed in range(count("throws of a die that no probe may accuse", 1, 20)):
+    for seed in range(count("throws of a die that no probe may accuse", 20, 20)):
         subject = Subject(f"python:{tmp_path / 'rare.py'}:Rare", "Rare", folder=tmp_path)
         found = probe(subject, where, n=10, draws=DRAWS, seed=seed)
         assert not found.peeked, (seed, found)
@@ -368,7 +370,7 @@ def test_the_shift_that_is_found() -> None:
     ):
         p = [
             permutation_test(
-                rng.normal(0, 1, (20, 10)), rng.normal(0, 1, (20, 10)) + far * shifted, k, 9_999
+                rng.normal(0, 1, (20, 10)), rng.normal(0, 1, (20, 10)) + far * shifted, k, 2_499
             )
             for k in range(100)
         ]

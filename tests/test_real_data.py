@@ -87,7 +87,10 @@ def test_documents_are_known_at_capture(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "n", "brier", "text", "stale"),
-    [("own", 6660, 0.0466, 0.47, 0.141), ("aligned", 6450, 0.0461, 0.50, 0.153)],
+    [
+        ("own", 6660, 0.0466, 0.47, 0.141),
+        pytest.param("aligned", 6450, 0.0461, 0.50, 0.153, marks=pytest.mark.chaos),
+    ],
 )
 def test_the_weekly_backtest(
     kind: str,

@@ -85,6 +85,7 @@ class Pair:
     captured: datetime
 
 
+@pytest.mark.chaos
 @pytest.mark.real_data
 def test_real_leaks(data: Path, real: Path, home: Path, capsys: Out) -> None:
     """Recall on real headlines re-dated twelve days early, and false alarms on what a backtest

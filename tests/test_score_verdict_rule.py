@@ -1,7 +1,7 @@
 """The rule behind "beats": identities that hold exactly, and worlds in which the truth is known.
 
 `make chaos-verdict` draws two hundred worlds of each kind (a thousand for coverage); other runs
-twenty of each."""
+ten or twelve of each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -38,8 +38,8 @@ from priced_worlds import (
 )
 from proofs import count
 
-EFFICIENT = count("efficient worlds of each kind", 20, 1000)
-SKILLED = count("worlds with skill of each kind", 20, 200)
+EFFICIENT = count("efficient worlds of each kind", 12, 1000)
+SKILLED = count("worlds with skill of each kind", 10, 200)
 FOOLED = count("worlds in which resampled scores alone are fooled", 20, 200)
 COVERED = count("worlds in which an interval holds the truth", 20, 1000)
 STREAMS = count("worlds of twenty that are looked at every day", 4, 100)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -115,7 +116,20 @@ def test_replay_is_read_only(sim: Path, tmp_path: Path) -> None:
     assert all(p.stat().st_mode & 0o222 == 0 for p in (copy / "segments").iterdir())
 
 
-def test_two_writers_do_not_meet(tmp_path: Path) -> None:
+def test_writers_take_turns(tmp_path: Path) -> None:
+    """What another has in hand for a moment is waited for."""
+    with exclusive(tmp_path / "archive.lock"):
+        later = threading.Thread(target=add, args=(tmp_path, [price(0.1, 0, 1)]))
+        later.start()
+        later.join(0.3)
+        assert later.is_alive()
+        assert not (tmp_path / "archive.json").exists()
+    later.join(20)
+    assert Archive(tmp_path).counts()["price"] == 1
+
+
+def test_two_writers_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beforehand.store.archive.writer.TURN", 0.1)
     with exclusive(tmp_path / "archive.lock"), pytest.raises(Unavailable):
         add(tmp_path, [price(0.1, 0, 1)])
     assert not (tmp_path / "archive.json").exists()

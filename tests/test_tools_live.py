@@ -340,6 +340,7 @@ def test_a_token_of_a_market_that_nobody_has_seen(setup: Setup) -> None:
 
 def test_domains_say_who_is_asked(setup: Setup) -> None:
     """The venues of the domains, each by itself: one that is away costs its own hits alone."""
+
     def searched(*domains: str) -> tuple[set[str], set[str], list[str]]:
         setup.vendor.log.clear()
         arguments = {"query": "rain avaria", **({"domains": list(domains)} if domains else {})}
@@ -420,6 +421,10 @@ def test_filings_listed_in_further_files(setup: Setup) -> None:
     with suppress(ReplayMiss):
         assert len(early.call("list_company_filings", asked).content["filings"]) == 3
     other = [{"name": "../../other.json"}]
-    setup.vendor.route("edgar", "/submissions/CIK0000320193.json", {**whole, "filings": {**whole["filings"], "files": other}})
+    setup.vendor.route(
+        "edgar",
+        "/submissions/CIK0000320193.json",
+        {**whole, "filings": {**whole["filings"], "files": other}},
+    )
     with pytest.raises(BadAnswer, match="no file of this company"):
         setup.box("live")[0].call("list_company_filings", asked)

@@ -140,7 +140,7 @@ DAMAGE: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text"), some("damages of a run's files", DAMAGE[::3], DAMAGE))
+@pytest.mark.parametrize(("name", "text"), some("damages of a run's files", DAMAGE[::5], DAMAGE))
 def test_damaged_files_are_said_to_be_damaged(serving: Api, name: str, text: str) -> None:
     """Never a 500, never a path; and what was right before is right after."""
     folder = serving.home / "data" / "runs" / "walk"

@@ -112,7 +112,7 @@ def test_everything_of_the_front_door(serving: Api, tmp_path: Path) -> None:
 def test_a_run_that_stops_and_goes_on(serving: Api) -> None:
     with model_server() as model, bh.Client(serving.url) as client:
         world = client.open_world("sim")
-        options: Any = {"every": "28d", "draws": 100, "placebo": 0, "progress": False}
+        options: Any = {"every": "56d", "draws": 100, "placebo": 0, "progress": False}
         with pytest.raises(InputError, match="cost money"):
             client.backtest(world, model.model(), **options)
         direct = bh.ModelOptions(mode="direct_llm")

@@ -17,7 +17,7 @@ from test_watching import told
 from modelserver import model_server
 from postgres import cluster
 
-QUICK = {"every": "28d", "draws": 100, "placebo": 0, "archive": "sim"}
+QUICK = {"every": "56d", "draws": 100, "placebo": 0, "archive": "sim"}
 CSV = {"Content-Type": "text/csv"}
 
 
@@ -26,7 +26,7 @@ def test_a_dry_run_is_that_of_the_command_line(serving: Api) -> None:
     body = {**QUICK, "forecasters": ["market", "drift", "scripted"]}
     mine = serving.post("/api/backtests?dry_run=true", body).json()
     done = command(
-        serving.home, "backtest", "run", "--archive", "data/sim", "--every", "28d", "--forecasters",
+        serving.home, "backtest", "run", "--archive", "data/sim", "--every", "56d", "--forecasters",
         "market,drift,scripted", "--dry-run", "--json",
     )  # fmt: skip
     theirs = json.loads(done.stdout)
@@ -59,7 +59,9 @@ def test_the_documented_configuration_is_a_body_as_it_stands(serving: Api) -> No
     assert three.status_code == 200, three.text
     calls = [sum(row["calls"] for row in dry.json()["calls"]) for dry in (one, three)]
     assert calls == [1, 4], "of code, directly, and both"
-    refused(serving.post("/api/backtests?dry_run=true", [documented] * 2), 422, "by two experiments")
+    refused(
+        serving.post("/api/backtests?dry_run=true", [documented] * 2), 422, "by two experiments"
+    )
 
 
 def test_a_run_is_the_one_of_the_command_line(serving: Api) -> None:

@@ -136,7 +136,7 @@ def test_a_restart_loses_and_repeats_nothing(tmp_path: Path, sim: Path) -> None:
                     time.sleep(0.05)
 
         body = {
-            "forecasters": [model_name], "every": "28d", "draws": 100, "placebo": 0, "run_id": "long",
+            "forecasters": [model_name], "every": "56d", "draws": 100, "placebo": 0, "run_id": "long",
             "models": {"mode": "direct_llm"}, "limits": {"max_calls": 100_000, "concurrency": 2},
         }  # fmt: skip
         watcher = threading.Thread(target=watch, args=("long",))

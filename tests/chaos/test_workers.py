@@ -140,10 +140,11 @@ def test_odd_answers_are_recorded_and_cost_their_row(sim: Path, tmp_path: Path, 
 def test_two_drivers_by_mistake(sim: Path, tmp_path: Path, url: str) -> None:
     home = tmp_path / "home"
     with serving(Provider(latency=0.05)) as provider:
-        first = program(*backtest(sim, provider), home=home, url=url)
+        few = ("--every", "42d")
+        first = program(*backtest(sim, provider, *few), home=home, url=url)
         while done(url) < 20 and first.poll() is None:
             time.sleep(0.02)
-        second = program(*backtest(sim, provider), home=home, url=url)
+        second = program(*backtest(sim, provider, *few), home=home, url=url)
         _, err = second.communicate(timeout=60)
         assert second.returncode == 1
         assert b"carried out by another process" in err

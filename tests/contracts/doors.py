@@ -94,7 +94,9 @@ def _flat(found: Any) -> list[Any]:
 
 def _said(record: Any) -> str:
     if isinstance(record, PricePoint):
-        return f"price {_figures(price=record.price, bid=record.bid, ask=record.ask)}{_known(record)}"
+        return (
+            f"price {_figures(price=record.price, bid=record.bid, ask=record.ask)}{_known(record)}"
+        )
     if isinstance(record, MarketState):
         return f"state {record.status}"
     if isinstance(record, Resolution):
@@ -143,12 +145,27 @@ DOORS = (
         {
             "one side null": {"markets.0.bestBid": None},
             "both sides 0": {"markets.0.bestBid": 0, "markets.0.bestAsk": 0},
-            "0 and 1, never traded": {"markets.0.bestBid": 0, "markets.0.bestAsk": 1, "markets.0.lastTradePrice": 0, "markets.0.outcomePrices": '["0", "0"]'},
-            "no price at all": {f"markets.0.{k}": GONE for k in (*QUOTES, "lastTradePrice", "outcomePrices")},
+            "0 and 1, never traded": {
+                "markets.0.bestBid": 0,
+                "markets.0.bestAsk": 1,
+                "markets.0.lastTradePrice": 0,
+                "markets.0.outcomePrices": '["0", "0"]',
+            },
+            "no price at all": {
+                f"markets.0.{k}": GONE for k in (*QUOTES, "lastTradePrice", "outcomePrices")
+            },
             "crossed": {"markets.0.bestBid": 0.7},
             "a price above 1": {"markets.0.bestBid": 60, "markets.0.bestAsk": 62},
-            "closed, with its result": {"markets.0.closed": True, "markets.0.outcomePrices": '["1", "0"]', "markets.0.umaResolutionStatus": "resolved", "markets.0.closedTime": "2026-01-05T08:00:00Z"},
-            "closed, undecided": {"markets.0.closed": True, "markets.0.outcomePrices": '["0.5", "0.5"]'},
+            "closed, with its result": {
+                "markets.0.closed": True,
+                "markets.0.outcomePrices": '["1", "0"]',
+                "markets.0.umaResolutionStatus": "resolved",
+                "markets.0.closedTime": "2026-01-05T08:00:00Z",
+            },
+            "closed, undecided": {
+                "markets.0.closed": True,
+                "markets.0.outcomePrices": '["0.5", "0.5"]',
+            },
             "before: a bare list": {"": [shapes.GAMMA_MARKET]},
         },
     ),
@@ -234,14 +251,36 @@ DOORS = (
         lambda raw: kalshi_markets(raw, AT),
         {
             "one side 0": {"markets.0.yes_bid_dollars": "0.0000"},
-            "0 and 1, never traded": {"markets.0.yes_bid_dollars": "0.0000", "markets.0.yes_ask_dollars": "1.0000", "markets.0.last_price_dollars": "0.0000"},
+            "0 and 1, never traded": {
+                "markets.0.yes_bid_dollars": "0.0000",
+                "markets.0.yes_ask_dollars": "1.0000",
+                "markets.0.last_price_dollars": "0.0000",
+            },
             "null": {"markets.0.yes_bid_dollars": None, "markets.0.yes_ask_dollars": None},
             "crossed": {"markets.0.yes_bid_dollars": "0.7000"},
-            "a price above 1": {"markets.0.yes_bid_dollars": "56", "markets.0.yes_ask_dollars": "58"},
-            "before: cents": {"markets.0.yes_bid_dollars": GONE, "markets.0.yes_ask_dollars": GONE, "markets.0.last_price_dollars": GONE, "markets.0.yes_bid": 56, "markets.0.yes_ask": 58, "markets.0.last_price": 57},
-            "settled YES": {"markets.0.status": "finalized", "markets.0.result": "yes", "markets.0.settlement_ts": "2026-01-05T08:00:00Z"},
+            "a price above 1": {
+                "markets.0.yes_bid_dollars": "56",
+                "markets.0.yes_ask_dollars": "58",
+            },
+            "before: cents": {
+                "markets.0.yes_bid_dollars": GONE,
+                "markets.0.yes_ask_dollars": GONE,
+                "markets.0.last_price_dollars": GONE,
+                "markets.0.yes_bid": 56,
+                "markets.0.yes_ask": 58,
+                "markets.0.last_price": 57,
+            },
+            "settled YES": {
+                "markets.0.status": "finalized",
+                "markets.0.result": "yes",
+                "markets.0.settlement_ts": "2026-01-05T08:00:00Z",
+            },
             "settled, result null": {"markets.0.status": "finalized", "markets.0.result": None},
-            "a scalar settlement": {"markets.0.status": "finalized", "markets.0.result": "scalar", "markets.0.settlement_value_dollars": "0.2500"},
+            "a scalar settlement": {
+                "markets.0.status": "finalized",
+                "markets.0.result": "scalar",
+                "markets.0.settlement_value_dollars": "0.2500",
+            },
         },
     ),
     Door(
@@ -275,7 +314,12 @@ DOORS = (
         {
             "null": {"trades.0.yes_price_dollars": None},
             "missing": {"trades.0.yes_price_dollars": GONE},
-            "before: cents": {"trades.0.yes_price_dollars": GONE, "trades.0.no_price_dollars": GONE, "trades.0.yes_price": 57, "trades.0.no_price": 43},
+            "before: cents": {
+                "trades.0.yes_price_dollars": GONE,
+                "trades.0.no_price_dollars": GONE,
+                "trades.0.yes_price": 57,
+                "trades.0.no_price": 43,
+            },
             "no time": {"trades.0.created_time": GONE},
             "of tomorrow": {"trades.0.created_time": TOMORROW},
         },
@@ -307,7 +351,9 @@ DOORS = (
     Door(
         "Google News: an item",
         shapes.RSS,
-        lambda raw: google_news.parse(raw.decode() if isinstance(raw, bytes) else raw, google_news.build("rain"), AT),
+        lambda raw: google_news.parse(
+            raw.decode() if isinstance(raw, bytes) else raw, google_news.build("rain"), AT
+        ),
         {
             "no date": {"": shapes.RSS.replace(b"pubDate", b"someDate")},
             "no channel": {"": b"<html></html>"},

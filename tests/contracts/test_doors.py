@@ -29,7 +29,12 @@ def test_an_odd_row_costs_itself_alone_and_is_counted() -> None:
     """Among others it is left out, with its reason; where no row can be read, nothing passes."""
     door = next(one for one in DOORS if one.name == "Polymarket Data API: a price history")
     row = door.good["data"][0]
-    rows = [row, {**row, "price": None}, {**row, "price": "soon"}, {**row, "timestamp": row["timestamp"] - 9}]
+    rows = [
+        row,
+        {**row, "price": None},
+        {**row, "price": "soon"},
+        {**row, "timestamp": row["timestamp"] - 9},
+    ]
     with noting() as left:
         points, _ = polymarket_data.parse_history({**door.good, "data": rows}, "POLYMARKET:x", AT)
     assert [point.price for point in points] == [0.5, 0.5]

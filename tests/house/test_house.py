@@ -277,3 +277,13 @@ def test_commands_that_only_read_start_quickly(
         heavy = {"numpy", "pydantic", "sqlalchemy", "httpx2", "duckdb", "mcp"} & set(loaded)
         assert not heavy, f"{command} loads {heavy}"
         assert int(count) <= most, f"{command} loads {count} modules"
+
+
+def test_each_proof_in_part_has_its_full_count() -> None:
+    """Whatever `make test` makes a part of is in a part of `make chaos`."""
+    made = "\n".join(re.findall(r"^PART_.*(?:\\\n.*)*", (ROOT / "Makefile").read_text(), re.M))
+    paths = [ROOT / one for one in re.findall(r"tests/[\w/.]+", made)]
+    assert all(one.exists() for one in paths)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if re.search(r"^from proofs import|^@pytest.mark.chaos|^pytestmark = .*chaos|marks=pytest.mark.chaos", path.read_text(), re.M):  # fmt: skip
+            assert any(one in (path, *path.parents) for one in paths), path

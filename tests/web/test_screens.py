@@ -33,6 +33,10 @@ SCREENS = {
 }
 LOOKS = [(theme, width) for theme in ("light", "dark") for width in (1440, 1024, 390)]
 CASES = [(name, *look) for name in SCREENS for look in LOOKS]
+REAL = [
+    "/leaderboard/?run=over-real", "/compare/?a=over-real:drift&b=over-real:market", "/",
+    "/markets/?run=over-real",
+]  # fmt: skip
 ONE_EACH = [CASES[i * len(LOOKS) + i % len(LOOKS)] for i in range(len(SCREENS))]
 """Each screen once, in the next of the looks."""
 
@@ -68,9 +72,7 @@ def test_axe_finds_what_is_wrong(browse: Callable[..., Screen]) -> None:
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize(
-    "path", ["/", "/leaderboard/?run=over-real", "/markets/?run=over-real", "/compare/?a=over-real:drift&b=over-real:market"]
-)  # fmt: skip
+@pytest.mark.parametrize("path", some("screens of recorded markets", REAL[:2], REAL))
 def test_over_recorded_markets(browse: Callable[..., Screen], data: Path, path: str) -> None:
     seen = browse(path)
     assert "Recorded archive" in seen.text("body") or "compare" in path

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from beforehand.clock import Clock, iso, parse_instant
 from beforehand.errors import BadAnswer, InputError, NotFound
 from beforehand.forecast.answers import read_probability
-from beforehand.store.files import append_jsonl, exclusive, read_lines
+from beforehand.store.files import TURN, append_jsonl, exclusive, read_lines
 from beforehand.tools.registry import Call, Tool
 from beforehand.tools.servers.discovery_mode import INSIDE
 
@@ -180,7 +180,7 @@ class Collecting:
     def _write(self, rows: list[dict[str, object]]) -> None:
         if rows:
             lock = self._path.with_name(self._path.name + ".lock")
-            with self._writing, exclusive(lock):
+            with self._writing, exclusive(lock, wait=TURN):
                 append_jsonl(self._path, rows)
 
     _writing = threading.Lock()

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import stat
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -452,16 +453,27 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+TURN = 30.0
+"""Seconds to wait for a short piece of another process's work in the same place."""
+
+
 @contextmanager
-def exclusive(path: Path, busy: str | None = None, make: bool = True) -> Iterator[None]:
+def exclusive(
+    path: Path, busy: str | None = None, make: bool = True, wait: float = 0.0
+) -> Iterator[None]:
     """Hold an exclusive lock on `path`; raises Unavailable (saying `busy`) if another process holds
-    it. Its folder is made, or must be there."""
+    it for longer than `wait` seconds. Its folder is made, or must be there."""
     if make:
         path.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + wait
     with path.open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            said = busy or f"another process is writing to {path.parent}"
-            raise Unavailable(f"{said}: wait for it to finish") from None
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    said = busy or f"another process is writing to {path.parent}"
+                    raise Unavailable(f"{said}: wait for it to finish") from None
+                time.sleep(0.02)
         yield

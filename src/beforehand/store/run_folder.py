@@ -15,6 +15,7 @@ from beforehand import __version__
 from beforehand.errors import Corrupt, InputError, NotFound
 from beforehand.ids import check_segment, is_segment
 from beforehand.store.files import (
+    TURN,
     append_jsonl,
     exclusive,
     file_digest,
@@ -264,7 +265,7 @@ class ProbeNote(TypedDict):
 
 def note_probe(ledger: Path, note: ProbeNote) -> None:
     """Add what a probe found."""
-    with exclusive(ledger.with_suffix(".lock")):
+    with exclusive(ledger.with_suffix(".lock"), wait=TURN):
         append_jsonl(ledger, [note])
 
 

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import Corrupt, InputError
 from beforehand.ids import digest
-from beforehand.store.files import append_jsonl, exclusive, need_file
+from beforehand.store.files import TURN, append_jsonl, exclusive, need_file
 
 NOTHING = digest(b"")
 """What the first line is chained to."""
@@ -98,7 +98,8 @@ def seal(log: Path, records: Iterable[Record], now: datetime) -> list[Seal]:
     """Add records to the log, but for those that it holds already; returns the new lines. Raises
     InputError for a record that is dated ahead of `now`, Corrupt where the log is not whole, and
     where its last line is dated ahead of now."""
-    with exclusive(log.with_name(f"{log.name}.lock"), f"another process is sealing into {log}"):
+    busy = f"another process is sealing into {log}"
+    with exclusive(log.with_name(f"{log.name}.lock"), busy, wait=TURN):
         held = read_seals(log)
         checked = check(held)
         if checked.problems:

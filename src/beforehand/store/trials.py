@@ -12,7 +12,7 @@ import orjson
 from typing_extensions import TypedDict
 
 from beforehand.ids import digest
-from beforehand.store.files import append_jsonl, exclusive
+from beforehand.store.files import TURN, append_jsonl, exclusive
 
 LEAST_SHARED = 10
 """An earlier trial counts on a set of which it covered one market of so many."""
@@ -105,7 +105,7 @@ def note_trials(
     Families (a user's files, the forecasters of backtests) are counted apart.
     """
     mine = {digest(name.encode())[:8] for name in markets}
-    with exclusive(ledger.with_suffix(".lock")):
+    with exclusive(ledger.with_suffix(".lock"), wait=TURN):
         seen = {
             row["variant"]
             for row in _each(ledger)

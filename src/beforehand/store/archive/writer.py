@@ -29,7 +29,7 @@ from typing import IO, TypedDict
 from orjson import JSONDecodeError, dumps, loads
 from pydantic import BaseModel
 
-from beforehand.clock import iso
+from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, Unavailable
 from beforehand.ids import canonical, digest
 from beforehand.records import world
@@ -65,7 +65,7 @@ from beforehand.store.archive.reader import (
     segment_name,
 )
 from beforehand.store.archive.rules import conflicts
-from beforehand.store.files import Reject, exclusive, file_digest, write_jsonl
+from beforehand.store.files import TURN, Reject, exclusive, file_digest, write_jsonl
 
 PATIENCE_S, LARGEST_SEGMENT, LARGEST_BY_MARKET, PACKERS = 30.0, 100_000_000, 1_000_000, 2
 """Seconds; the most bytes of a segment before packing, which is held in memory twice, and of one of
@@ -154,7 +154,9 @@ class ArchiveWriter:
             lines = self._new_lines(records, report)
             report.rejects = list(rejects)
             report.conflicts = self._conflicts(lines)
-            stamp = iso(recorded_at)
+            # Who waited for another's import was begun before it, and is recorded after it.
+            before = [parse_instant(i["recorded_at"]) for i in manifest["imports"]]
+            stamp = iso(max([recorded_at, *before]))
             last = max((int(i["name"].partition("-")[0]) for i in manifest["imports"]), default=0)
             name = f"{last + 1:04d}-{importer}"
             entry: ImportEntry = {
@@ -238,7 +240,7 @@ class ArchiveWriter:
         new = not self._exists()
         refuse_aside(self.path)  # In this order: where there is no archive, it may lie aside.
         try:
-            with exclusive(self.path / "archive.lock", make=new):
+            with exclusive(self.path / "archive.lock", make=new, wait=TURN):
                 refuse_aside(self.path)
                 yield
         except FileNotFoundError:

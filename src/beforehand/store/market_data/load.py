@@ -14,6 +14,7 @@ from typing import Any
 from beforehand.clock import FIRST_YEAR, LAST_YEAR, iso, to_us
 from beforehand.errors import InputError
 from beforehand.store.files import (
+    TURN,
     Reject,
     exclusive,
     file_digest,
@@ -71,7 +72,7 @@ def load(path: Path, file: Path, loaded_at: datetime) -> LoadReport:
     report = LoadReport(str(file))
     folder = path.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
-    with exclusive(folder / "load.lock"):
+    with exclusive(folder / "load.lock", wait=TURN):
         db = connect(path)
         mark = file_digest(file)
         held = db.execute("SELECT rejected, rejects FROM loads WHERE digest = ?", (mark,))
