@@ -281,9 +281,9 @@ def test_commands_that_only_read_start_quickly(
 
 def test_each_proof_in_part_has_its_full_count() -> None:
     """Whatever `make test` makes a part of is in a part of `make chaos`."""
-    made = "\n".join(re.findall(r"^PART_.*(?:\\\n.*)*", (ROOT / "Makefile").read_text(), re.M))
+    made = "\n".join(re.findall(r"^PART_(?:.*\\\n)*.*", (ROOT / "Makefile").read_text(), re.M))
     paths = [ROOT / one for one in re.findall(r"tests/[\w/.]+", made)]
     assert all(one.exists() for one in paths)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        if re.search(r"^from proofs import|^@pytest.mark.chaos|^pytestmark = .*chaos|marks=pytest.mark.chaos", path.read_text(), re.M):  # fmt: skip
+        if path != Path(__file__) and re.search(r"^from proofs import|^@pytest.mark.chaos|^pytestmark = .*chaos|marks=pytest.mark.chaos", path.read_text(), re.M):  # fmt: skip
             assert any(one in (path, *path.parents) for one in paths), path
