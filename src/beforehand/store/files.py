@@ -455,6 +455,7 @@ def file_digest(path: Path) -> str:
 
 TURN = 30.0
 """Seconds to wait for a short piece of another process's work in the same place."""
+_LOOK = 0.02
 
 
 @contextmanager
@@ -465,15 +466,15 @@ def exclusive(
     it for longer than `wait` seconds. Its folder is made, or must be there."""
     if make:
         path.parent.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + wait
     with path.open("a") as handle:
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() >= until:
+                if wait <= 0:
                     said = busy or f"another process is writing to {path.parent}"
                     raise Unavailable(f"{said}: wait for it to finish") from None
-                time.sleep(0.02)
+                time.sleep(_LOOK)
+                wait -= _LOOK
         yield
