@@ -351,6 +351,18 @@ def test_the_local_model_answers_one_call_at_a_time(home: Path) -> None:
         ({"usage": {"prompt_tokens": 10}}, (0, 0)),
         ({"usage": None}, (0, 0)),
         ({"choices": [{"message": {"content": "0.42"}}]}, (10, 5)),
+        ({"choices": [{"text": "0.42", "finish_reason": 7}]}, (10, 5)),
+        ({"choices": [{"message": "0.42"}]}, (10, 5)),
+        ({"choices": [{"message": {"content": [{"type": "text", "text": "0.42"}]}}]}, (10, 5)),
+        ({"choices": [{"message": {"content": "0.42", "audio": {}}, "logprobs": "no"}]}, (10, 5)),
+        ({"choices": [{"message": {"content": "0.42", "annotations": [{"x": 1}]}}]}, (10, 5)),
+        ({"id": 5, "created": 1.5, "system_fingerprint": 7, "service_tier": {}}, (10, 5)),
+        ({"usage": {"prompt_tokens": 10.0, "completion_tokens": "5"}}, (10, 5)),
+        (
+            {"usage": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": "-"}},
+            (10, 5),
+        ),
+        ({"usage": {"prompt_tokens": -1, "completion_tokens": True}}, (0, 0)),
     ],
 )
 def test_an_answer_that_lacks_fields_is_read(
@@ -372,3 +384,16 @@ def test_an_answer_that_lacks_fields_is_read(
     found = model._process_response(ChatCompletion.construct(**answered))
     assert [part.content for part in found.parts if hasattr(part, "content")] == ["0.42"]
     assert (found.usage.input_tokens, found.usage.output_tokens) == tokens
+
+
+@pytest.mark.parametrize("choices", [None, []])
+def test_an_answer_without_a_choice_is_asked_again(choices: Any) -> None:
+    from openai.types.chat import ChatCompletion
+    from pydantic_ai.exceptions import UnexpectedModelBehavior
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from beforehand.llm.compatible import CompatibleModel
+
+    model = CompatibleModel("m", provider=OpenAIProvider(api_key="none"))
+    with pytest.raises(UnexpectedModelBehavior, match="no choices"):
+        model._process_response(ChatCompletion.construct(id="x", model="m", choices=choices))

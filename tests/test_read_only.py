@@ -1,6 +1,7 @@
 """What reads needs no right to write: a finished run on a volume that is mounted read-only."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,9 @@ READS = [
     ["world", "verify"],
     ["runs", "trials"],
     ["runs", "list"],
+    ["token", "list"],
+    ["bus", "list"],
+    ["tool", "list_markets"],
     ["runs", "show", "done"],
     ["runs", "verify", "done"],
     ["runs", "leaks", "done"],
@@ -26,10 +30,19 @@ WRITES = [
     ["backtest", "run", "--forecasters", "market", *QUICK],
     ["world", "simulate", "--seed", "9"],
 ]
+TESTS = os.pathsep.join(str(Path(__file__).parent / one) for one in (".", "api", "servers"))
 CODE = """
 import json, sys
 from beforehand.cli.app import run
 codes = {" ".join(c): run(c) for c in json.loads(sys.argv[1])}
+from pathlib import Path
+from apiserver import api
+started = {"forecasters": ["market"], "every": "56d"}
+with api(Path(sys.argv[2])) as served:
+    for path in ("workspace", "tokens", "runs", "runs/done/leaderboard", "runs/done/verify"):
+        codes[path] = served.get(f"/api/{path}").status_code
+    answer = served.post("/api/backtests", started)
+    codes["start"] = [answer.status_code, answer.json()["detail"]]
 print(json.dumps(codes), file=sys.stderr)
 """
 
@@ -48,12 +61,19 @@ def test_a_finished_run_is_read_where_nobody_may_write(
     place.mkdir()
     mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", mount, str(home), sys.executable, "-c", CODE, json.dumps([*READS, *WRITES])],
-        capture_output=True, text=True, cwd=place, check=False,
+        ["unshare", "-rm", "sh", "-c", mount, str(home), sys.executable, "-c", CODE, json.dumps([*READS, *WRITES]), str(home)],
+        capture_output=True, text=True, cwd=place, check=False, env={**os.environ, "PYTHONPATH": TESTS},
     )  # fmt: skip
     codes = json.loads(done.stderr.splitlines()[-1])
     assert [codes[" ".join(one)] for one in READS] == [0] * len(READS), done.stderr
     assert all(codes[" ".join(one)] != 0 for one in WRITES)
+    assert {
+        code for name, code in codes.items() if "/" in name or name in ("workspace", "tokens")
+    } == {200}
+    assert codes["start"] == [
+        503,
+        "the server cannot write to its home folder: Read-only file system",
+    ]
     assert "Traceback" not in done.stderr
     assert (place / "done.md").is_file(), "an export goes where one stands"
 
@@ -74,3 +94,23 @@ def test_changes_that_cannot_be_read_are_said(
     made.close()  # It writes the log into the file.
     with Database(path).read() as tx:
         assert tx.run("SELECT x FROM t") == [("a",)]
+
+
+def test_where_nobody_may_write_there_is_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading finds empty tables and makes no file; writing is refused in a sentence."""
+    monkeypatch.setattr("beforehand.store.database.os.access", lambda *_: False)
+    path = tmp_path / "none" / "x.db"
+    made = Database(path)
+    made.create("CREATE TABLE IF NOT EXISTS t (x TEXT)")
+    made.create("CREATE TABLE IF NOT EXISTS u (x TEXT)")
+    with made.read() as tx:
+        assert tx.run("SELECT x FROM t") == tx.run("SELECT x FROM u") == []
+    assert made.tables() == {"t", "u"}
+    with pytest.raises(Unavailable, match="cannot be opened for writing"), made.write():
+        pass
+    with pytest.raises(Unavailable, match="cannot be opened for writing"):
+        made.together("t", lambda tx: tx.run("INSERT INTO t VALUES ('a')"))
+    made.close()
+    assert not path.parent.exists()

@@ -63,11 +63,12 @@ def pooled(server: str, mode: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_a_pool_by_transaction_is_refused_at_the_start(
-    server: str, sim: Path, home: Path, monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+def test_a_pool_by_less_than_a_session_is_refused_at_the_start(
+    mode: str, server: str, sim: Path, home: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    with pooled(server, "transaction") as address:
+    with pooled(server, mode) as address:
         with pytest.raises(InputError, match=r"PgBouncer.*session mode"):
             Database(address).create("CREATE TABLE IF NOT EXISTS a (x TEXT)")
         monkeypatch.setenv("BEFOREHAND_DATABASE_URL", address)

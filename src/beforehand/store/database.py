@@ -51,6 +51,8 @@ class DatabaseBackend(Protocol):
     """The column types that differ between the dialects."""
     read_only: bool
     """Whether nobody may write here."""
+    schema: str
+    """What reading finds there where nothing is: empty tables."""
 
     def transaction(
         self, write: bool, lock: str | None = None
@@ -83,6 +85,11 @@ class Database:
             self._backend = Postgres(address)
         else:
             self._backend = Sqlite(address, durable, busy)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nobody may write here."""
+        return self._backend.read_only
 
     @contextmanager
     def write(self, lock: str | None = None) -> Iterator[Transaction]:
@@ -158,11 +165,13 @@ class Database:
 
     def create(self, schema: str) -> None:
         """Create tables and indices that are not there yet; in a folder that nobody may write to,
-        they are as they are."""
+        they are as they are, or empty."""
+        whole = schema.format(**self._backend.types)
         if self._backend.read_only:
+            self._backend.schema += f"{whole};"
             return
         with self.write("schema") as tx:
-            for statement in filter(str.strip, schema.format(**self._backend.types).split(";")):
+            for statement in filter(str.strip, whole.split(";")):
                 tx.run(statement)
 
     @contextmanager
@@ -207,7 +216,11 @@ class Sqlite:
         self._idle: list[sqlite3.Connection] = []
         self._lock, self._closed = threading.Lock(), False
         # A published run on a volume, a snapshot, a colleague's folder.
-        self.read_only = path.is_file() and not os.access(path.parent, os.W_OK)
+        there = next(folder for folder in path.resolve().parents if folder.exists())
+        self.read_only = not os.access(there, os.W_OK)
+        self.schema = ""
+        if self.read_only:
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -216,6 +229,10 @@ class Sqlite:
     @contextmanager
     def transaction(self, write: bool, lock: str | None = None) -> Iterator[Transaction]:
         """BEGIN to COMMIT on a connection of its own."""
+        if write and self.read_only:
+            raise Unavailable(
+                f"{self._path} cannot be opened for writing: nobody may write to its folder"
+            )
         connection = self._take()
         try:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -257,7 +274,12 @@ class Sqlite:
             connection.close()
 
     def _take_to_read(self) -> sqlite3.Connection:
-        """A connection to a file that nobody may write to, and that lies there whole."""
+        """A connection to a file that nobody may write to, and that lies there whole; where there
+        is none, to empty tables."""
+        if not self._path.exists():
+            made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            made.executescript(self.schema)
+            return made
         log = self._path.with_name(f"{self._path.name}-wal")
         if log.is_file() and log.stat().st_size:
             raise Unavailable(

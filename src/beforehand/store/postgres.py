@@ -34,6 +34,7 @@ class Postgres:
     )
 
     read_only = False
+    schema = ""
 
     def __init__(self, url: str) -> None:
         self.engine = postgres_engine(url)

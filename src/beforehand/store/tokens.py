@@ -71,7 +71,7 @@ class Tokens:
                 f"{self._database.title} has tokens of an older beforehand: remove its table "
                 "`tokens` (or the file) and issue them anew"
             ) from None
-        if isinstance(address, Path):
+        if isinstance(address, Path) and not self._database.read_only:
             address.chmod(0o600)
 
     def issue(

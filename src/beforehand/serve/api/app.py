@@ -1,6 +1,7 @@
 """The API as an application: its routers, its OpenAPI document, and what stands before every
 route: tokens, rates, safe headers, and errors as problem details."""
 
+import errno
 import re
 import secrets
 import traceback
@@ -48,6 +49,7 @@ ROUTERS = (
     worlds, markets, runs, tables, trace, scores, rounds, live, starting, bus, tools, about, pages,
 )  # fmt: skip
 ABOUT = "How good is this forecaster, really? Every object and every run of a beforehand home."
+_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT)
 OPEN = ("/api", "/api/openapi.json", "/api/health")
 """What says nothing of the home, so that no token is needed: these, and the pages' files."""
 SAFE = {
@@ -112,6 +114,13 @@ def build(api: Api, verifier: Verifier | None, log: Callable[[str], None]) -> AS
     @app.exception_handler(HTTPException)
     async def not_here(request: Request, error: HTTPException) -> Response:
         return no_such_path(request, error)
+
+    @app.exception_handler(OSError)
+    async def unwritten(request: Request, error: OSError) -> Response:
+        if error.errno not in _UNWRITABLE:
+            return await failed(request, error)
+        said = f"the server cannot write to its home folder: {error.strerror}"
+        return problem(503, "unavailable", said)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
