@@ -72,7 +72,7 @@ def test_a_run_is_the_one_of_the_command_line(serving: Api) -> None:
     assert answer.headers["location"] == "/api/runs/over_http"
     assert serving.ended("over_http")["status"] == "success"
     done = command(
-        serving.home, "backtest", "run", "--archive", "data/sim", "--every", "28d", "--forecasters",
+        serving.home, "backtest", "run", "--archive", "data/sim", "--every", "56d", "--forecasters",
         "market,drift", "--draws", "100", "--placebo", "0", "--seed", "5", "--run-id", "by_hand",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -92,7 +92,7 @@ def _start(home: Home) -> Any:
     parameters.model.path = str(path)
     parameters.n_ctx = CONTEXT_TOKENS
     parameters.n_parallel = 1
-    parameters.cpuparams.n_threads = THREADS
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = THREADS
     parameters.port = 0
     parameters.chat_template = "gemma"  # The file has none, and the default is another model's.
     parameters.use_jinja = False
