@@ -36,7 +36,7 @@ golden-accept: setup
 # The full count of each proof of which `make test` makes a smoke, in parts that end within ten
 # minutes each: `make chaos-leaks`, …; `make chaos-parts` lists them.
 PARTS = runs leaks wire wire-late pairs memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox verdict
-PART_runs = tests/test_forecast_aggregate.py tests/test_real_data.py tests/test_backtest_memory.py \
+PART_runs = tests/test_runs_columns.py tests/test_forecast_aggregate.py tests/test_real_data.py tests/test_backtest_memory.py \
   tests/test_backtest_aftermath.py tests/test_gateway_search_evidence.py tests/test_cli.py
 PART_leaks = tests/leaks/test_noninterference.py tests/leaks/test_every_tool.py tests/leaks/test_contexts.py \
   tests/test_score_leaks_unwitnessed.py

@@ -18,6 +18,7 @@ from beforehand.store import npy
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
+from proofs import some
 
 QUICK = ("--draws", "200", "--placebo", "20", "--every", "14d")
 MINE = """
@@ -60,7 +61,10 @@ def walked(archive: Path, home: Path, *more: str) -> Path:
     return Home(home).runs / "r"
 
 
-@pytest.fixture(scope="module", params=["pure", "mixed", "parts"])
+KINDS = ["mixed", "pure", "parts"]
+
+
+@pytest.fixture(scope="module", params=some("kinds of runs in columns", KINDS[:2], KINDS))
 def both(
     request: pytest.FixtureRequest, bare: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:

@@ -43,7 +43,8 @@ def mine(tmp_path: Path) -> str:
 
 def backtest(sim: Path, forecaster: str, *more: str) -> int:
     common = ["--archive", str(sim), "--draws", "200", "--placebo", "0", "--json"]
-    return cli(["backtest", "run", "--forecasters", forecaster, *common, *more])
+    few = () if "--every" in more else ("--every", "28d")
+    return cli(["backtest", "run", "--forecasters", forecaster, *common, *few, *more])
 
 
 def test_a_trial_asks_a_few_and_counts_nothing(

@@ -19,7 +19,7 @@ from experiments import QUICK, Out, told
 from program import run_program
 from test_ask import asked
 
-FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
+FEW = {"every": "56d", "draws": 200, "placebo": 0, "progress": False}
 
 
 def shrunk(context: bh.Context) -> float:

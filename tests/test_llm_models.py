@@ -302,7 +302,7 @@ def test_local_really_answers(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     said = []
     for index in range(6):  # Now and then it writes until its tokens are used up.
         with suppress(BadAnswer):
-            prompt = Prompt(prompts.DIRECT, CONTEXT, Answer, 400)
+            prompt = Prompt(prompts.DIRECT, CONTEXT, Answer, 200)
             said.append(models.ask("local", prompt, replace(meter, simulation=index)))
             break
     assert said

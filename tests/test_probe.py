@@ -260,16 +260,6 @@ def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> No
     run = bh.backtest(world, [mine, code], **few)
     assert run["mine"].isolation == "probed (0 of 10 futures)"
     assert run["of_files"].isolation == "caught by a probe"
-    held = {"SIM:m0001": 0.9}
-
-    @bh.forecaster
-    def fitted(context: bh.Context) -> float:
-        return held.get(context.market.id, 0.5)
-
-    assert not bh.probe(fitted, world, n=10, progress=False).peeked
-    fits = bh.backtest(world, fitted, **few)["fitted"]
-    assert fits.isolation is not None
-    assert fits.isolation.startswith("trusted (0 of 10 futures, but what its session holds")
     other = bh.backtest(world, code.replace("of_files", "of_sizes"), **few)
     assert other["of_sizes"].isolation == "trusted", "another function of the same file"
     with (place / "peekers.py").open("a") as file:
@@ -285,6 +275,21 @@ def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> No
     assert any("a probe found that it looks ahead" in why for why in run["of_files"].reasons) or (
         run["of_files"].verdict == "not shown"
     )
+
+
+@pytest.mark.chaos
+def test_what_a_session_holds_may_be_fitted(place: Path, home: Path) -> None:
+    world, held = bh.open_world(place / "archive"), {"SIM:m0001": 0.9}
+
+    @bh.forecaster
+    def fitted(context: bh.Context) -> float:
+        return held.get(context.market.id, 0.5)
+
+    assert not bh.probe(fitted, world, n=10, progress=False).peeked
+    few: Any = {"every": "56d", "draws": 200, "placebo": 0, "progress": False}
+    fits = bh.backtest(world, fitted, **few)["fitted"]
+    assert fits.isolation is not None
+    assert fits.isolation.startswith("trusted (0 of 10 futures, but what its session holds")
 
 
 RARE = """

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from apiserver import Api, api
-from serving import command
+from serving import environment, must
+
+from program import run_program
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 TEXT = PAGE.read_text()
@@ -22,7 +24,9 @@ CURLS = [
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     home = tmp_path_factory.mktemp("demo")
-    assert command(home, "demo").returncode == 0
+    small = "import beforehand.cli.demo as demo; demo.DEMO_DATES = 20; from beforehand.cli.app import run"
+    order = [sys.executable, "-c", f"{small}; raise SystemExit(run(['demo']))"]
+    must(run_program(order, cwd=home, env=environment(home), capture_output=True, text=True))
     with api(home) as served:
         yield served
 

@@ -376,7 +376,7 @@ def test_slow_code_of_some_holds_up_nobody_else(tmp_path: Path, sim: Path) -> No
     with served(tmp_path, "--archive", str(sim)) as server:
         users = [token(tmp_path, "--user", f"u{i}", "--servers", "all") for i in range(3)]
         post(server.url, call("list_markets"), users[0])
-        busy = call("run_code", {"code": "x = 0\nfor i in range(6_000_000):\n    x += i"})
+        busy = call("run_code", {"code": "x = 0\nfor i in range(3_000_000):\n    x += i"})
         with ThreadPoolExecutor(30) as pool:
             jobs = [pool.submit(post, server.url, busy, users[i % 3]) for i in range(30)]
             time.sleep(1)

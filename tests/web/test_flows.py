@@ -15,6 +15,7 @@ from browsing import Screen, screen
 from test_screens import market_of
 
 from modelserver import model_server
+from proofs import some
 
 
 def address(seen: Screen) -> str:
@@ -207,6 +208,7 @@ def test_a_question_is_asked_and_answered(browse: Callable[..., Screen]) -> None
     assert "Merovia" in seen.page.get_by_role("dialog", name="Record").inner_text()
 
 
+@pytest.mark.chaos
 def test_a_run_is_started_watched_over_a_restart_stopped_and_resumed(
     chromium: Any, with_worlds: Path
 ) -> None:
@@ -250,22 +252,25 @@ def test_a_run_is_started_watched_over_a_restart_stopped_and_resumed(
                 assert len(asked) <= answered + int(seen.text("[data-count=again] dd")) + 4
 
 
+EMPTY = [
+    ("/", "beforehand demo"),
+    ("/markets/", "beforehand world import"),
+    ("/runs/", "beforehand backtest run"),
+    ("/compare/", ""),
+    ("/leaderboard/", "beforehand demo"),
+    ("/market/?id=X:1", "beforehand demo"),
+    ("/run/", "beforehand backtest run"),
+    ("/trace/", "beforehand demo"),
+    ("/calibration/", "beforehand demo"),
+    ("/ask/", "beforehand demo"),
+    ("/score/", "beforehand demo"),
+    ("/new/", "beforehand demo"),
+]
+
+
 def test_an_empty_home(chromium: Any, tmp_path: Path) -> None:
     with api(tmp_path) as served, screen(chromium, served.url) as opened:
-        for path, command in (
-            ("/", "beforehand demo"),
-            ("/leaderboard/", "beforehand demo"),
-            ("/markets/", "beforehand world import"),
-            ("/market/?id=X:1", "beforehand demo"),
-            ("/runs/", "beforehand backtest run"),
-            ("/run/", "beforehand backtest run"),
-            ("/trace/", "beforehand demo"),
-            ("/calibration/", "beforehand demo"),
-            ("/ask/", "beforehand demo"),
-            ("/score/", "beforehand demo"),
-            ("/new/", "beforehand demo"),
-            ("/compare/", ""),
-        ):
+        for path, command in some("screens of an empty home", EMPTY[:4], EMPTY):
             seen = opened(path)
             assert command in seen.text("main"), path
             assert seen.violations() == [], path

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast
 
-from beforehand.errors import BeforehandError, Corrupt, Held, Unavailable
+from beforehand.errors import BeforehandError, Corrupt, Held, InputError, Unavailable
 from beforehand.store.files import exclusive
 
 BUSY_S = 30.0
@@ -375,9 +375,18 @@ class _Waiting:
         self.error: BaseException | None = None
 
 
+POOLED = (
+    "BEFOREHAND_DATABASE_URL is the address of a pool that hands out connections by transaction or "
+    "by statement (PgBouncer), and runs hold locks of whole sessions: give the address of the "
+    "server itself, or of a pool in session mode"
+)
+
+
 def _explain(text: str, title: str) -> BeforehandError:
     """Our error for a message of the driver."""
     low = text.lower()
+    if "statement pooling mode" in low:
+        return InputError(POOLED)
     if "locked" in low:
         return Unavailable(f"{title} is locked by another program: close it, then start again")
     if "disk is full" in low or "disk i/o error" in low or "no space left" in low:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from beforehand.errors import Held, InputError
-from beforehand.store.database import Row, Transaction
+from beforehand.store.database import POOLED, Row, Transaction
 
 _SHAPE = "it must look like postgresql://user:password@host:5432/name"
 _SIGNS = ". Signs of a password are written as @ %40, : %3A, / %2F, # %23, ? %3F, % %25"
@@ -52,11 +52,7 @@ class Postgres:
             )
         if one == other:
             self.engine.dispose()
-            raise InputError(
-                "BEFOREHAND_DATABASE_URL is the address of a pool that hands out connections by "
-                "transaction (PgBouncer), and runs hold locks of whole sessions: give the address "
-                "of the server itself, or of a pool in session mode"
-            )
+            raise InputError(POOLED)
         self._checked = True
 
     @contextmanager
