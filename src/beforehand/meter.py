@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from beforehand.errors import Stopped
 from beforehand.store.journal.calls import Usage
 
 
@@ -17,6 +18,8 @@ class Meter(Protocol):
 
     run_id: str
     simulation: int
+    stopped: Stopped | None
+    """Set where a call was ended by the run's end or limits."""
 
     @property
     def policy(self) -> str:
@@ -29,15 +32,18 @@ class Meter(Protocol):
         send: Callable[[str], str],
         measure: Callable[[str], Usage] = ...,
         turn: Callable[[threading.Event], None] | None = ...,
+        outer: bool = ...,
     ) -> str:
         """The answer to `request` (JSON). It is asked once, however often the step runs. `send`
-        gets the idempotency key, `turn` waits for the provider's rate limit."""
+        gets the idempotency key, `turn` waits for the provider's rate limit; `outer` says that it
+        costs nothing itself and may make calls `within` it."""
 
     def holds(self, key: str) -> bool:
         """False once another process has taken over the call with this key."""
 
-    def within(self) -> "Meter":
-        """The same for calls that are made while another one is in flight for this question."""
+    def within(self, counted: bool = False) -> "Meter":
+        """The same for calls that are made while another one is in flight for this question, which
+        is `counted` or not."""
 
 
 def tool_usage(answer: str) -> Usage:
@@ -55,6 +61,7 @@ class CallCounter:
     run_id: str = "none"
     simulation: int = 0
     policy: str = "resend"
+    stopped: Stopped | None = None
     calls: int = 0
     usage: list[Usage] = field(default_factory=list)
 
@@ -65,11 +72,12 @@ class CallCounter:
         send: Callable[[str], str],
         measure: Callable[[str], Usage] = lambda answer: Usage(),
         turn: Callable[[threading.Event], None] | None = None,
+        outer: bool = False,
     ) -> str:
-        """Send the request, and count what it cost."""
+        """Send the request, and count what it cost; an outer call costs nothing itself."""
         if turn is not None:
             turn(threading.Event())
-        self.calls += 1
+        self.calls += not outer
         answer = send(f"call-{self.calls}")
         self.usage.append(measure(answer))
         return answer
@@ -78,6 +86,6 @@ class CallCounter:
         """True: there is no other process."""
         return True
 
-    def within(self) -> "CallCounter":
+    def within(self, counted: bool = False) -> "CallCounter":
         """Itself: nothing waits."""
         return self

@@ -75,7 +75,8 @@ class StepContext:
     """One attempt at one step. Safe for the threads of its action. `question` names the question
     for people to read. `instant` (microseconds) is the time that is asked about, if there is
     one. `slots` limits the calls in flight [those of the process]. `made` holds the keys of the
-    calls that were made through it; `attempt` counts from 1."""
+    calls that were made through it; `attempt` counts from 1. `stopped` is set where a call through
+    it was ended by the run's end or limits, whoever catches that."""
 
     run_id: str
     task_id: str
@@ -89,6 +90,9 @@ class StepContext:
     made: set[str] = field(default_factory=set)
     attempt: int = 1
     slots: threading.Semaphore | None = None
+    stopped: Stopped | None = None
+    _within: bool = False
+    _places: list[bool] = field(default_factory=list)
     _policy: Policy | None = None
     _free: FreeAnswers | None = None
 
@@ -103,7 +107,7 @@ class StepContext:
         found = StepContext.__new__(StepContext)  # As `replace`, in a fifth of its time.
         found.__dict__ |= self.__dict__
         found.question, found.instant, found.simulation = question, instant, simulation
-        found.made = set()
+        found.made, found.stopped = set(), None
         return found
 
     @property
@@ -118,12 +122,14 @@ class StepContext:
         if self._free is not None:
             self._free.commit()
 
-    def within(self) -> "StepContext":
+    def within(self, counted: bool = False) -> "StepContext":
         """The same for calls that are made while another call of this question is in flight: they
-        take no slot of their own, else the two could wait for each other."""
+        take no slot of their own, else the two could wait for each other. Where that call is
+        `counted` among the run's, the first of them is not counted again."""
         found = self.about(self.question or "", self.instant or 0, self.simulation)
         found.question, found.instant = self.question, self.instant
         found.slots = threading.Semaphore(UNLIMITED)
+        found._within, found._places, found.stopped = True, [True] if counted else [], None
         return found
 
     def holds(self, key: str) -> bool:
@@ -175,13 +181,15 @@ class StepContext:
         send: Callable[[str], str],
         measure: Callable[[str], Usage] = lambda answer: Usage(),
         turn: Callable[[threading.Event], None] | None = None,
+        outer: bool = False,
     ) -> str:
         """The answer to a paid `request` (any JSON value). It is asked once, however often the step
         runs.
 
         `send` gets the idempotency key. `turn` waits for the provider's rate limit, or until the
         event is set: it is called before the intent is written, and not for a call that is recorded
-        already. Raises what `send` raises. A final error (any refusal, and the fifth attempt
+        already. `outer` is for a `send` that costs nothing itself and may make calls `within` it.
+        Raises what `send` raises. A final error (any refusal, and the fifth attempt
         without an answer) is recorded, and raised again as Refused on every replay. Raises Stopped,
         and stops the run, if the provider cannot be connected to, asks for a key, says that its
         credit is used up, left three calls in a row unanswered, or failed at three questions.
@@ -190,7 +198,8 @@ class StepContext:
         self.made.add(key)
 
         def claim(peek: bool = False) -> Claim:
-            return self.calls.claim(
+            counted = self._places.pop() if self._places else False
+            found = self.calls.claim(
                 self.run_id,
                 key,
                 task_id=self.task_id,
@@ -200,8 +209,30 @@ class StepContext:
                 question=self.question,
                 instant=self.instant,
                 peek=peek,
+                outer=outer,
+                within=self._within,
+                counted=counted,
             )
+            if counted and (peek or found.state != "ask"):
+                self._places.append(True)
+            return found
 
+        try:
+            return self._answered(provider, key, claim, send, measure, turn)
+        except Stopped as error:
+            self.stopped = error
+            raise
+
+    def _answered(
+        self,
+        provider: str,
+        key: str,
+        claim: Callable[..., Claim],
+        send: Callable[[str], str],
+        measure: Callable[[str], Usage],
+        turn: Callable[[threading.Event], None] | None,
+    ) -> str:
+        """The answer, once there is one."""
         while True:
             self.check()
             with self.slots or self.signals.slots:

@@ -162,6 +162,8 @@ class Forecaster(ABC):
     program: ClassVar[bool] = True
     """False for one that runs no code of this machine outside of the sandbox. Other packages' are
     programs unless they say otherwise."""
+    counted: bool = True
+    """Whether each of its answers is a call among those that `--max-calls` limits."""
     batched: bool = False
     """True for one whose answers are recorded in batches: asking it twice costs nothing."""
 

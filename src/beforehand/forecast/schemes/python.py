@@ -107,6 +107,7 @@ class ShownContext:
     """What a forecaster is shown at `t`, and the whole world as it was then (`view`)."""
 
     def __init__(self, row: Context, world: World, clock: Clock, meter: Meter) -> None:
+        """`meter` is that for calls within this question."""
         self._row, self._world, self._clock, self._meter = row, world, clock, meter
         self._gateway: Gateway | None = None
 
@@ -157,12 +158,12 @@ class ShownContext:
         self._gateway = Gateway(self._world, self._clock)
         return self._gateway.at(self._row.t)
 
-    @cached_property
+    @property
     def meter(self) -> Meter:
         """Through which it pays: `meter.call(provider, request, send)` gives the answer to a
         request (JSON), which is sent once (`send` gets an idempotency key and returns a text),
         however often the run is resumed. `meter.simulation` counts the simulations."""
-        return self._meter.within()
+        return self._meter
 
     @property
     def audit(self) -> Mapping[str, object] | None:
@@ -202,6 +203,7 @@ class PythonForecaster(Forecaster):
         self.version, self.declared = declared.version, declared
         self.memoryless, self.stateful = declared.memoryless, not declared.memoryless
         self.batched = declared.free
+        self.counted = not (self.stateful or self.batched)
         self._make = declared.make
         self._made: Callee | None = None
         self._runs = ASKED.setdefault(id(declared.callee), (declared.callee, set()))[1]
@@ -306,14 +308,14 @@ class PythonForecaster(Forecaster):
         """What it says; of a memoryless one, what the journal has, if it was asked before. Raises
         NoDecision where it raised or returned no probability; the trace holds the traceback."""
         if self.stateful or self.batched:
-            return self._said(context, meter)
-        text = meter.call(
-            self.provider, context.wire(), lambda _: kept_text(self._said(context, meter))
-        )
+            return self._said(context, meter.within())
+        said = lambda _: kept_text(self._said(context, meter.within(counted=True)))  # noqa: E731
+        text = meter.call(self.provider, context.wire(), said, outer=True)
         return read_kept(self.name, text)
 
     def _said(self, context: Context, meter: Meter) -> Decision:
-        """What it returned."""
+        """What it returned. Raises Stopped where a call of its own was ended by the run's end or
+        limits, also where it made something of that."""
         if meter.run_id not in self._runs:
             self._runs.add(meter.run_id)
         shown = ShownContext(context, self._world, self._clock, meter)
@@ -322,6 +324,8 @@ class PythonForecaster(Forecaster):
                 said = self._callee()(shown)
                 if inspect.isawaitable(said):
                     said = asyncio.run(_awaited(said))
+            if meter.stopped is not None:
+                raise meter.stopped
             if type(said) is float and 0.0 <= said <= 1.0:
                 found = Decision(said)
             else:
@@ -329,6 +333,8 @@ class PythonForecaster(Forecaster):
         except (Corrupt, Held, Stopped, Unavailable):  # Not about the question.
             raise
         except (Exception, SystemExit) as error:
+            if meter.stopped is not None:
+                raise meter.stopped from None
             text, trace = f"{self.name} raised {said_of(error)}", traceback.format_exc()
             if isinstance(error, BadAnswer):
                 text = trace = str(error)

@@ -94,6 +94,8 @@ def predicted(request: BacktestRequest, workspace: Workspace) -> Predicted:
         basis = "mean of its calls so far" if cost is not None else "no cost of it is on record"
         if one.free:
             tokens, cost, basis = tokens or 0, 0.0, "it runs on this machine"
+        if not one.counted:
+            n, basis = 0, f"{basis}, and what it asks through its meter is counted as it is asked"
         if request.limits.cost_per_call is not None:
             cost, basis = request.limits.cost_per_call, "--cost-per-call"
         rows.append(

@@ -14,7 +14,7 @@ stop).
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
 import orjson
 
@@ -109,18 +109,27 @@ class Calls:
         question: str | None = None,
         instant: int | None = None,
         peek: bool = False,
+        outer: bool = False,
+        within: bool = False,
+        counted: bool = False,
     ) -> Claim:
         """Look a call up, and claim it if no owner holds it. With `peek`, return what a claim would
         return, but write no intent. `question` names the question for people to read, `instant`
         (microseconds) is the time that is asked about. Raises Stopped if the run was stopped or its
-        budget allows no further call."""
+        budget allows no further call.
+
+        An `outer` call is one of this process that costs nothing itself and may make others. These
+        are claimed `within` it: they do not wait for any outer call, which may wait for them. One
+        that is `counted` takes the place among `--max-calls` that its outer call has.
+        """
         call = Wanted(run_id, key, task_id, provider, index, owner, question, instant)
+        place = Place(outer, within, counted)
         began = 0.0
 
         def work(tx: Transaction) -> Claim:
             nonlocal began
             began = lease_clock()  # The lease starts here, however long we waited before.
-            return self._claim(tx, call, peek)
+            return self._claim(tx, call, peek, place)
 
         found = self._database.together(run_lock(run_id), work)
         if found.state == "ask" and not peek:
@@ -131,7 +140,7 @@ class Calls:
         """False if the lease may have lapsed: another process may be making this call by now."""
         return lease_clock() - self._held.get((run_id, key), float("-inf")) < LEASE_S
 
-    def _claim(self, tx: Transaction, call: "Wanted", peek: bool) -> Claim:
+    def _claim(self, tx: Transaction, call: "Wanted", peek: bool, place: "Place") -> Claim:
         run_id, key = call.run_id, call.key
         now = tx.epoch(epoch(self._clock.now()))
         run = read_run(tx, run_id)
@@ -159,23 +168,25 @@ class Calls:
                 f"({call.question or call.task_id}); the policy is to stop: look at the "
                 "provider's records, then resume with --in-flight resend or --in-flight skip"
             )
-        tool = call.provider.startswith(TOOL)
-        if not self._afford(tx, run_id, run, now, counted=tool or state == "lost"):
+        counted = place.counted or state == "lost" or call.provider.startswith(TOOL)
+        if not self._afford(tx, run_id, run, now, counted, place.within):
             return Claim("wait")
         if peek:
             return Claim("ask")
-        if state != "lost" and not call.provider.startswith(TOOL):
+        if not counted:
             tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
-        return self._intend(tx, call, now, (attempts or 0) + 1)
+        return self._intend(tx, call, now, (attempts or 0) + 1, 0.0 if place.outer else None)
 
-    def _intend(self, tx: Transaction, call: "Wanted", now: float, attempt: int) -> Claim:
+    def _intend(
+        self, tx: Transaction, call: "Wanted", now: float, attempt: int, cost: float | None
+    ) -> Claim:
         """Write the intent: from now on the call belongs to its owner, until the lease ends."""
         tx.run(
             "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, "
-            "question, instant, state, owner, lease_until, attempts, first_sent_at, sent_at) "
+            "question, instant, state, owner, lease_until, attempts, first_sent_at, sent_at, cost) "
             "VALUES (:run_id, :key, :task_id, :provider, :index, :question, :instant, 'sent', "
-            ":owner, :lease, 1, :now, :now) ON CONFLICT (run_id, call_key) DO UPDATE SET "
-            "state = 'sent', owner = excluded.owner, lease_until = "
+            ":owner, :lease, 1, :now, :now, :cost) ON CONFLICT (run_id, call_key) DO UPDATE SET "
+            "state = 'sent', owner = excluded.owner, cost = excluded.cost, lease_until = "
             "excluded.lease_until, attempts = calls.attempts + 1, error = NULL, "
             "first_sent_at = CASE WHEN calls.instant IS NULL THEN excluded.sent_at "
             "ELSE calls.first_sent_at END, instant = excluded.instant, "
@@ -183,6 +194,7 @@ class Calls:
             **vars(call),
             lease=now + LEASE_S,
             now=iso(self._clock.now()),
+            cost=cost,
         )
         detail = {
             "provider": call.provider,
@@ -304,7 +316,9 @@ class Calls:
                 self._ended(tx, run_id, key, state=state, error=error)
         self._held.pop((run_id, key), None)
 
-    def _afford(self, tx: Transaction, run_id: str, run: "Run", now: float, counted: bool) -> bool:
+    def _afford(
+        self, tx: Transaction, run_id: str, run: "Run", now: float, counted: bool, within: bool
+    ) -> bool:
         """True if one more call fits the run's limits; False if it may fit once the calls in flight
         are answered. Raises Stopped if it does not fit, or if the run was stopped.
 
@@ -319,7 +333,8 @@ class Calls:
             return True
         flight = tx.run(
             "SELECT count(*) FROM calls WHERE run_id = :run_id AND state = 'sent' "
-            "AND lease_until > :now AND provider NOT LIKE :tools",
+            "AND lease_until > :now AND provider NOT LIKE :tools"
+            + (" AND cost IS NULL" if within else ""),  # Not for those that may wait for this one.
             run_id=run_id,
             now=now,
             tools=f"{TOOL}%",  # A model that a tool asks must not wait for that tool.
@@ -448,6 +463,14 @@ class Wanted:
     owner: str
     question: str | None
     instant: int | None
+
+
+class Place(NamedTuple):
+    """What a call takes of a run's limits: see `claim`."""
+
+    outer: bool
+    within: bool
+    counted: bool
 
 
 def copy_answer(
