@@ -34,6 +34,9 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
   const [text, setText] = useState("");
   const [asked, setAsked] = useState("");
   useEffect(() => {
+    if (!open) setText("");
+  }, [open]);
+  useEffect(() => {
     const waiting = setTimeout(() => setAsked(text.trim()), 200);
     return () => clearTimeout(waiting);
   }, [text]);
@@ -52,7 +55,8 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
     const those = (runs.data?.items ?? []).filter((run) => run.archive_digest === digest && SCORED.includes(run.kind) && run.status === "success");
     return (those.find((run) => run.run_id === kept.run) ?? those[0])?.run_id ?? null;
   };
-  const hits = asked ? answers.flatMap((answer, i) => (answer.data?.items ?? []).map((market) => ({ ...market, archive: archives[i]!.name, run: runOf(archives[i]!.digest ?? "") }))).slice(0, 12) : [];
+  // An answer is kept while the next is under way; of an archive that is not there (any more) it is none.
+  const hits = (open && asked ? archives : []).flatMap((world, i) => (answers[i]?.data?.items ?? []).map((market) => ({ ...market, archive: world.name, run: runOf(world.digest ?? "") }))).slice(0, 12);
   const waiting = text.trim() !== asked || (asked !== "" && (worlds.isLoading || answers.some((answer) => answer.isLoading || answer.isValidating)));
   return (
     <Dialog open={open} onClose={onClose} label="Search">

@@ -6,6 +6,7 @@ import { later } from "@/lib/lazy";
 import { Suspense, useEffect, useState } from "react";
 import { useGet } from "@/lib/api";
 import { to, useUrl } from "@/lib/url";
+import { Boundary } from "./boundary";
 import { Icon, Logo } from "./icons";
 
 const Search = later(() => import("./search").then((found) => found.Search));
@@ -74,7 +75,7 @@ function Bar() {
   const link = "nav-link flex items-center rounded-md px-2.5 py-1.5 font-medium text-ink-2 whitespace-nowrap hover:bg-hover hover:no-underline aria-[current]:bg-sunken aria-[current]:text-ink aria-[current]:font-semibold";
   return (
     <header className="no-print sticky top-0 z-20 border-b border-line bg-bg">
-      <div className="frame flex h-[52px] items-center gap-4">
+      <div className="frame flex h-[52px] items-center gap-4 max-[359px]:gap-2">
         <Link href="/" className="flex items-center gap-2 text-14 font-semibold text-ink hover:no-underline">
           <Logo /> beforehand
         </Link>
@@ -90,7 +91,7 @@ function Bar() {
             <kbd>?</kbd>
           </button>
           <Link href="/new/" className="btn btn-main">
-            <Icon name="play" size={10} fill /> New run
+            <Icon name="play" size={10} fill /> <span className="max-[359px]:sr-only">New run</span>
           </Link>
           <button type="button" className="btn min-[1080px]:hidden" aria-expanded={menu} aria-controls="menu" onClick={() => setMenu(!menu)}>
             <Icon name="menu" size={14} /> <span className="sr">Menu</span>
@@ -102,7 +103,11 @@ function Bar() {
           <Links className={link} />
         </nav>
       )}
-      {asked && <Search open={search} onClose={() => setSearch(false)} />}
+      {asked && (
+        <Boundary what="The search" onLeave={() => setSearch(false)}>
+          <Search open={search} onClose={() => setSearch(false)} />
+        </Boundary>
+      )}
       {asked && <Keys open={keys} onClose={() => setKeys(false)} />}
     </header>
   );
@@ -120,13 +125,16 @@ function Foot() {
 }
 
 export function Shell({ children }: { children: React.ReactNode }) {
+  const path = usePathname();
   return (
     <>
       <a href="#main" className="sr focus:!static focus:!h-auto focus:!w-auto focus:!clip-none">Skip to content</a>
       <Suspense>
         <Bar />
       </Suspense>
-      <Suspense>{children}</Suspense>
+      <Boundary key={path} what="This page">
+        <Suspense>{children}</Suspense>
+      </Boundary>
       <Suspense>
         <Foot />
       </Suspense>
