@@ -6,6 +6,7 @@ import { useGet } from "@/lib/api";
 import { day } from "@/lib/format";
 import { to, useUrl } from "@/lib/url";
 import { SCORED } from "@/lib/words";
+import { Boundary } from "./boundary";
 import { Dialog } from "./dialog";
 
 const KEYS: [string, string][] = [
@@ -27,7 +28,17 @@ function useMarkets(archive: string | undefined, words: string) {
   return useGet("/api/archives/{archive}/markets", archive && words ? { params: { path: { archive }, query: { q: words, limit: 6 } } } : null, { keepPreviousData: true });
 }
 
-export function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
+type Props = { open: boolean; onClose: () => void };
+
+export function Search(props: Props) {
+  return (
+    <Boundary what="The search" onLeave={props.onClose}>
+      <Asking {...props} />
+    </Boundary>
+  );
+}
+
+function Asking({ open, onClose }: Props) {
   const router = useRouter();
   const url = useUrl();
   const kept = { run: url.get("run"), f: url.get("f") };

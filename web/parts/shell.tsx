@@ -75,7 +75,7 @@ function Bar() {
   const link = "nav-link flex items-center rounded-md px-2.5 py-1.5 font-medium text-ink-2 whitespace-nowrap hover:bg-hover hover:no-underline aria-[current]:bg-sunken aria-[current]:text-ink aria-[current]:font-semibold";
   return (
     <header className="no-print sticky top-0 z-20 border-b border-line bg-bg">
-      <div className="frame flex h-[52px] items-center gap-4 max-[359px]:gap-2">
+      <div className="frame flex h-[52px] items-center gap-2 min-[360px]:gap-4">
         <Link href="/" className="flex items-center gap-2 text-14 font-semibold text-ink hover:no-underline">
           <Logo /> beforehand
         </Link>
@@ -103,11 +103,7 @@ function Bar() {
           <Links className={link} />
         </nav>
       )}
-      {asked && (
-        <Boundary what="The search" onLeave={() => setSearch(false)}>
-          <Search open={search} onClose={() => setSearch(false)} />
-        </Boundary>
-      )}
+      {asked && <Search open={search} onClose={() => setSearch(false)} />}
       {asked && <Keys open={keys} onClose={() => setKeys(false)} />}
     </header>
   );
