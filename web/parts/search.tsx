@@ -28,17 +28,17 @@ function useMarkets(archive: string | undefined, words: string) {
   return useGet("/api/archives/{archive}/markets", archive && words ? { params: { path: { archive }, query: { q: words, limit: 6 } } } : null, { keepPreviousData: true });
 }
 
-type Props = { open: boolean; onClose: () => void };
-
-export function Search(props: Props) {
+/** The search and the list of keys, open or not. */
+export function Asides({ open, onClose }: { open: string; onClose: () => void }) {
   return (
-    <Boundary what="The search" onLeave={props.onClose}>
-      <Asking {...props} />
+    <Boundary what="The search" onLeave={onClose}>
+      <Search open={open === "search"} onClose={onClose} />
+      <Keys open={open === "keys"} onClose={onClose} />
     </Boundary>
   );
 }
 
-function Asking({ open, onClose }: Props) {
+function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
   const router = useRouter();
   const url = useUrl();
   const kept = { run: url.get("run"), f: url.get("f") };
@@ -107,7 +107,7 @@ function Asking({ open, onClose }: Props) {
   );
 }
 
-export function Keys({ open, onClose }: { open: boolean; onClose: () => void }) {
+function Keys({ open, onClose }: { open: boolean; onClose: () => void }) {
   return (
       <Dialog open={open} onClose={onClose} label="Keys">
         <h2 className="mb-3">Keys</h2>

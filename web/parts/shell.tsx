@@ -9,8 +9,7 @@ import { to, useUrl } from "@/lib/url";
 import { Boundary } from "./boundary";
 import { Icon, Logo } from "./icons";
 
-const Search = later(() => import("./search").then((found) => found.Search));
-const Keys = later(() => import("./search").then((found) => found.Keys));
+const Asides = later(() => import("./search").then((found) => found.Asides));
 
 const LINKS: [string, string, string[]?][] = [
   ["/", "Overview"],
@@ -26,7 +25,7 @@ const LINKS: [string, string, string[]?][] = [
 /** Screens about one run: the links between them keep it, and its forecaster. */
 const ABOUT_A_RUN = /^\/(leaderboard|markets?|calibration|run|trace)\/$/;
 
-function Links({ className }: { className: string }) {
+function Links() {
   const path = usePathname();
   const url = useUrl();
   const [run, f] = [url.get("run"), url.get("f")];
@@ -36,7 +35,7 @@ function Links({ className }: { className: string }) {
       <Link
         key={href}
         href={keeps ? to(href, { run, f }) : href}
-        className={className}
+        className="nav-link"
         aria-current={path === href || under?.includes(path) ? "page" : undefined}
       >
         {label}
@@ -45,17 +44,10 @@ function Links({ className }: { className: string }) {
   });
 }
 
-function typing(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
-}
-
 function Bar() {
   const path = usePathname();
-  const [search, setSearch] = useState(false);
-  const [keys, setKeys] = useState(false);
+  const [aside, setAside] = useState<"search" | "keys" | "closed">(); // Fetched when it is first asked for.
   const [menu, setMenu] = useState(false);
-  const [asked, setAsked] = useState(false); // Fetched when they are first asked for.
-  useEffect(() => setAsked((held) => held || search || keys), [search, keys]);
   useEffect(() => {
     const idle = setTimeout(() => void import("./search").catch(() => null), 1500); // Ready before the first key.
     return () => clearTimeout(idle);
@@ -63,16 +55,15 @@ function Bar() {
   useEffect(() => setMenu(false), [path]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      if (typing(event.target) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (event.ctrlKey || event.metaKey || document.querySelector("dialog[open],:is(input,textarea,select):focus")) return;
       if (event.key === "/") {
         event.preventDefault();
-        setSearch(true);
-      } else if (event.key === "?") setKeys(true);
+        setAside("search");
+      } else if (event.key === "?") setAside("keys");
     };
     window.addEventListener("keydown", onKey);
     return () => window.removeEventListener("keydown", onKey);
   }, []);
-  const link = "nav-link flex items-center rounded-md px-2.5 py-1.5 font-medium text-ink-2 whitespace-nowrap hover:bg-hover hover:no-underline aria-[current]:bg-sunken aria-[current]:text-ink aria-[current]:font-semibold";
   return (
     <header className="no-print sticky top-0 z-20 border-b border-line bg-bg">
       <div className="frame flex h-[52px] items-center gap-2 min-[360px]:gap-4">
@@ -80,14 +71,14 @@ function Bar() {
           <Logo /> beforehand
         </Link>
         <nav aria-label="Main" className="hidden gap-0.5 min-[1080px]:flex">
-          <Links className={link} />
+          <Links />
         </nav>
         <div className="ml-auto flex items-center gap-2">
-          <button type="button" className="btn !justify-start text-ink-3 min-[1280px]:min-w-[180px]" onClick={() => setSearch(true)}>
+          <button type="button" className="btn !justify-start text-ink-3 min-[1280px]:min-w-[180px]" onClick={() => setAside("search")}>
             <Icon name="search" /> <span className="sr-narrow">Search markets, runs</span>
             <kbd className="ml-auto hidden min-[1280px]:inline" aria-hidden="true">/</kbd>
           </button>
-          <button type="button" className="btn btn-bare hidden min-[720px]:inline-flex" aria-label="? Keys" onClick={() => setKeys(true)}>
+          <button type="button" className="btn btn-bare hidden min-[720px]:inline-flex" aria-label="? Keys" onClick={() => setAside("keys")}>
             <kbd>?</kbd>
           </button>
           <Link href="/new/" className="btn btn-main">
@@ -100,11 +91,10 @@ function Bar() {
       </div>
       {menu && (
         <nav id="menu" aria-label="Menu" className="frame grid gap-0.5 border-t border-line py-2 min-[1080px]:hidden">
-          <Links className={link} />
+          <Links />
         </nav>
       )}
-      {asked && <Search open={search} onClose={() => setSearch(false)} />}
-      {asked && <Keys open={keys} onClose={() => setKeys(false)} />}
+      {aside && <Asides open={aside} onClose={() => setAside("closed")} />}
     </header>
   );
 }
@@ -114,7 +104,7 @@ function Foot() {
   return (
     <footer className="frame no-print flex flex-wrap gap-5 border-t border-line pt-4 pb-8 text-12 text-ink-3">
       <span>beforehand {data?.version}</span>
-      <span>t: the moment of a forecast; times in UTC</span>
+      <span>t: the moment of a forecast, in UTC</span>
       <a className="underline" href="/api">API</a>
     </footer>
   );
@@ -124,7 +114,7 @@ export function Shell({ children }: { children: React.ReactNode }) {
   const path = usePathname();
   return (
     <>
-      <a href="#main" className="sr focus:!static focus:!h-auto focus:!w-auto focus:!clip-none">Skip to content</a>
+      <a href="#main" className="sr skip">Skip to content</a>
       <Suspense>
         <Bar />
       </Suspense>

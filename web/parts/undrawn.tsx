@@ -13,7 +13,7 @@ export function Undrawn({ what, error, again, onLeave }: { what: string; error: 
       <p className="max-w-[64ch] text-ink-2">{error.message}</p>
       <div className="flex flex-wrap justify-center gap-2">
         <button type="button" className="btn btn-main" onClick={leave}>{onLeave ? "Close" : "Try again"}</button>
-        <Link className="btn" href="/" onClick={leave}>Overview</Link>
+        <Link className="btn" href="/" onClick={onLeave}>Overview</Link>
         <button type="button" className="btn" onClick={() => void navigator.clipboard?.writeText(JSON.stringify({ at: window.location.href, said: error.message, stack: error.stack }))}>Copy details</button>
       </div>
     </section>
