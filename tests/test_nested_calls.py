@@ -72,26 +72,34 @@ def test_nothing_waits_for_itself(
     assert row.cost == pytest.approx(0.001 * len(sent))
 
 
+@pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("limit", [{"max_calls": 5}, {"max_cost": 0.0055}, {"max_tokens": 5}])
-def test_a_limit_ends_the_run_whoever_catches_it(world: bh.World, limit: Any) -> None:
-    """A forecast that a function makes of "the budget allows no further call" is none."""
+def test_a_limit_ends_the_run_whoever_catches_it(world: bh.World, limit: Any, raises: bool) -> None:
+    """It is met at the second call of a question. What a function makes of "the budget allows no
+    further call", a forecast or an error of its own, is no answer."""
     sent: list[str] = []
-    pay = paying(1, sent)
+    pay = paying(2, sent)
+    caught: list[Exception] = []
 
     @bh.forecaster(memoryless=True, name="careless")
     def careless(context: bh.Context) -> float:
         try:
             return pay(context)
-        except Exception:
+        except Exception as error:
+            caught.append(error)
+            if raises:
+                raise ValueError("no answer") from error
             return 0.99
 
     few: Any = {"every": EVERY, "draws": 100, "placebo": 0, "progress": False}
     with pytest.raises(Stopped, match="budget"):
-        bh.backtest(world, careless, run_id="careless", concurrency=4, **limit, **few)
-    assert 1 <= len(sent) <= 5
+        bh.backtest(world, careless, run_id="careless", concurrency=1, **limit, **few)
+    assert len(sent) == 5
+    assert caught, "the control: it met the limit"
     run = bh.open_run("careless")
     run.resume(max_calls=10_000, max_cost=100.0, max_tokens=100_000, progress=False)
-    assert len(sent) == len(set(sent)) == len(run.forecasts)
+    assert len(sent) == len(set(sent)) == 2 * len(run.forecasts)
+    assert not len(run.failures)
     assert {row["probability"] for row in run.forecasts.rows()} == {0.5}
 
 
@@ -129,4 +137,10 @@ def test_one_number_everywhere(world: bh.World, home: Path, tmp_path: Path, caps
     assert found["leaderboard"]
     assert told(capsys, "runs", "list")["runs"][0]["calls"] == asked["calls"]
     costs = told(capsys, "runs", "costs", "r")["costs"]
+    (tmp_path / "plain.py").write_text("def plain(c): return 0.5\n")
+    plain = [part.replace("pays.py:pay", "plain.py:plain") for part in order]
+    (asked_none,) = told(capsys, *plain, "--dry-run")["calls"]
+    assert asked_none["calls"] == 0, (
+        "no call of its own: what it pays for is counted as it is asked"
+    )
     assert [row["asked"] for row in costs] == [asked["calls"]] * 2

@@ -310,7 +310,7 @@ def test_chance_of_a_process_is_not_the_future(place: Path, tmp_path: Path) -> N
     """One that throws a die where it begins: by luck its arms look like a peeker's."""
     (tmp_path / "rare.py").write_text(RARE)
     where = Place(place / "archive", Home(place / "home"), "captured", 5, 300.0)
-    for seed in range(count("throws of a die that no probe may accuse", 20, 20)):
+    for seed in range(20):
         subject = Subject(f"python:{tmp_path / 'rare.py'}:Rare", "Rare", folder=tmp_path)
         found = probe(subject, where, n=10, draws=DRAWS, seed=seed)
         assert not found.peeked, (seed, found)

@@ -72,7 +72,7 @@ def test_a_finished_run_is_read_where_nobody_may_write(
     } == {200}
     assert codes["start"] == [
         503,
-        "the server cannot write to its home folder: Read-only file system",
+        "the server cannot use its home folder: Read-only file system",
     ]
     assert "Traceback" not in done.stderr
     assert (place / "done.md").is_file(), "an export goes where one stands"

@@ -1,7 +1,7 @@
 """The rule behind "beats": identities that hold exactly, and worlds in which the truth is known.
 
-`make chaos-verdict` draws two hundred worlds of each kind (a thousand for coverage); other runs
-ten or twelve of each."""
+`make chaos-verdict` draws a thousand efficient worlds of each kind, a thousand for coverage, and two
+hundred with skill; other runs ten to twenty of each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -4,7 +4,7 @@ import "./globals.css";
 
 export const metadata: Metadata = {
   title: { default: "beforehand", template: "%s · beforehand" },
-  description: "How good is this forecaster, really?",
+  description: "How good is this forecaster, really? Backtests over prediction markets in which nothing from after t is shown, with a verdict that can be defended.",
 };
 
 export const viewport: Viewport = {

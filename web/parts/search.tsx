@@ -29,7 +29,7 @@ function useMarkets(archive: string | undefined, words: string) {
 }
 
 /** The search and the list of keys, open or not. */
-export function Asides({ open, onClose }: { open: string; onClose: () => void }) {
+export function Asides({ open, onClose }: { open: "search" | "keys" | "closed"; onClose: () => void }) {
   return (
     <Boundary what="The search" onLeave={onClose}>
       <Search open={open === "search"} onClose={onClose} />

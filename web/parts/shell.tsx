@@ -104,7 +104,7 @@ function Foot() {
   return (
     <footer className="frame no-print flex flex-wrap gap-5 border-t border-line pt-4 pb-8 text-12 text-ink-3">
       <span>beforehand {data?.version}</span>
-      <span>t: the moment of a forecast, in UTC</span>
+      <span>t: the moment of a forecast; times in UTC</span>
       <a className="underline" href="/api">API</a>
     </footer>
   );

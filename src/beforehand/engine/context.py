@@ -218,41 +218,29 @@ class StepContext:
             return found
 
         try:
-            return self._answered(provider, key, claim, send, measure, turn)
+            while True:
+                self.check()
+                with self.slots or self.signals.slots:
+                    self.check()
+                    found = claim(peek=True) if turn else claim()
+                    if found.state == "ask" and turn:
+                        turn(self.signals.stop)
+                        self.check()
+                        found = claim()
+                    if found.state == "ask":
+                        with suppress(Held):  # The lease lapsed meanwhile: look again.
+                            answer = self._ask(provider, key, send, measure)
+                            if answer is not None:
+                                return answer
+                if found.state == "done":
+                    assert found.answer is not None
+                    return found.answer
+                if found.state == "failed":
+                    raise Refused(found.error or "refused")
+                self.signals.stop.wait(LOOK_AGAIN_S)  # Another owner asks, or budget is tight.
         except Stopped as error:
             self.stopped = error
             raise
-
-    def _answered(
-        self,
-        provider: str,
-        key: str,
-        claim: Callable[..., Claim],
-        send: Callable[[str], str],
-        measure: Callable[[str], Usage],
-        turn: Callable[[threading.Event], None] | None,
-    ) -> str:
-        """The answer, once there is one."""
-        while True:
-            self.check()
-            with self.slots or self.signals.slots:
-                self.check()
-                found = claim(peek=True) if turn else claim()
-                if found.state == "ask" and turn:
-                    turn(self.signals.stop)
-                    self.check()
-                    found = claim()
-                if found.state == "ask":
-                    with suppress(Held):  # The lease lapsed meanwhile: look again.
-                        answer = self._ask(provider, key, send, measure)
-                        if answer is not None:
-                            return answer
-            if found.state == "done":
-                assert found.answer is not None
-                return found.answer
-            if found.state == "failed":
-                raise Refused(found.error or "refused")
-            self.signals.stop.wait(LOOK_AGAIN_S)  # Another owner asks, or budget is tight.
 
     def _ask(
         self,

@@ -27,6 +27,7 @@ from beforehand.store.starts import Starts
 
 AT_ONCE, LONGEST_KEY = 4, 200
 START_S, LOOK_S = 30.0, 0.05
+SAME = "the same request is being carried out"
 
 
 class Carried(NamedTuple):
@@ -46,17 +47,13 @@ class Start(NamedTuple):
 
 @contextmanager
 def _waiting(lock: Path) -> Iterator[None]:
-    """Hold a lock, waiting for another request that has it. Raises Unavailable after a while."""
-    for _ in range(int(START_S / LOOK_S)):
-        with ExitStack() as held:
-            try:
-                held.enter_context(exclusive(lock, "the same request is being carried out"))
-            except Unavailable:
-                time.sleep(LOOK_S)
-                continue
-            yield
-            return
-    raise Held("the same request is being carried out: wait for its answer")
+    """Hold a lock, waiting for another request that has it. Raises Held after a while."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive(lock, SAME, wait=START_S))
+        except Unavailable as error:
+            raise Held(str(error)) from None
+        yield
 
 
 class Starter:

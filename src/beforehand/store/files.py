@@ -453,7 +453,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-TURN = 30.0
+TURN = 10.0
 """Seconds to wait for a short piece of another process's work in the same place."""
 _LOOK = 0.02
 

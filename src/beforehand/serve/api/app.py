@@ -49,7 +49,7 @@ ROUTERS = (
     worlds, markets, runs, tables, trace, scores, rounds, live, starting, bus, tools, about, pages,
 )  # fmt: skip
 ABOUT = "How good is this forecaster, really? Every object and every run of a beforehand home."
-_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 OPEN = ("/api", "/api/openapi.json", "/api/health")
 """What says nothing of the home, so that no token is needed: these, and the pages' files."""
 SAFE = {
@@ -117,9 +117,10 @@ def build(api: Api, verifier: Verifier | None, log: Callable[[str], None]) -> AS
 
     @app.exception_handler(OSError)
     async def unwritten(request: Request, error: OSError) -> Response:
-        if error.errno not in _UNWRITABLE:
+        mine = str(error.filename or "").startswith(str(api.workspace.home.root))
+        if error.errno not in _FULL and not (mine and isinstance(error, PermissionError)):
             return await failed(request, error)
-        said = f"the server cannot write to its home folder: {error.strerror}"
+        said = f"the server cannot use its home folder: {error.strerror}"
         return problem(503, "unavailable", said)
 
     @app.exception_handler(Exception)

@@ -155,7 +155,7 @@ class ArchiveWriter:
             report.rejects = list(rejects)
             report.conflicts = self._conflicts(lines)
             # Who waited for another's import was begun before it, and is recorded after it.
-            before = [parse_instant(i["recorded_at"]) for i in manifest["imports"]]
+            before = [parse_instant(i["recorded_at"]) for i in manifest["imports"][-1:]]
             stamp = iso(max([recorded_at, *before]))
             last = max((int(i["name"].partition("-")[0]) for i in manifest["imports"]), default=0)
             name = f"{last + 1:04d}-{importer}"
